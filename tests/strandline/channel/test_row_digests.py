@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import random
@@ -147,6 +148,28 @@ MOVES = {
         [("a", math.nan), ("cash", 0.0), ("card", 1.0)],
         [("a", math.nan), ("cash", 1.0), ("card", 0.0)],
     ),
+    "lists of a map": (
+        pa.map_(pa.string(), pa.list_(pa.float64())),
+        [("a", [1.0, 2.0]), ("b", [300.0, 400.0])],
+        [("a", [300.0, 400.0]), ("b", [1.0, 2.0])],
+    ),
+    "maps of a map": (
+        pa.map_(pa.string(), pa.map_(pa.string(), pa.float64())),
+        [("usd", [("cash", 1.0)]), ("eur", [("cash", 9e6)])],
+        [("usd", [("cash", 9e6)]), ("eur", [("cash", 1.0)])],
+    ),
+    "keys of a map": (pa.map_(pa.float64(), pa.string()), [(1.0, "a"), (2.0, "b")], [(1.0, "b"), (2.0, "a")]),
+    "lists of structs": (
+        pa.list_(pa.struct([("id", pa.string()), ("v", pa.list_(pa.float32()))])),
+        [{"id": "cat", "v": [1.0, 0.0]}, {"id": "dog", "v": [500.0, 900.0]}],
+        [{"id": "cat", "v": [500.0, 900.0]}, {"id": "dog", "v": [1.0, 0.0]}],
+    ),
+    "structs in structs": (
+        pa.list_(pa.struct([("id", pa.string()), ("days", pa.list_(pa.struct([("d", pa.int64()), ("v", pa.float64())])))])),
+        [{"id": "x", "days": [{"d": 1, "v": 5.0}]}, {"id": "y", "days": [{"d": 1, "v": 700.0}]}],
+        [{"id": "x", "days": [{"d": 1, "v": 700.0}]}, {"id": "y", "days": [{"d": 1, "v": 5.0}]}],
+    ),
+    "lists of other lengths": (pa.list_(pa.list_(pa.float64())), [[1.0, 2.0], [3.0]], [[1.0], [2.0, 3.0]]),
     "a list": (pa.list_(pa.float64()), [1.0, 0.0], [0.5, 0.5]),
     "a list of three": (pa.list_(pa.float64()), [1.0, 2.0, 9.0], [4.0, 4.0, 4.0]),
 }
@@ -298,3 +321,77 @@ def test_two_ways_to_compare_are_told_from_other_values() -> None:
         rounded,
         rounded,
     ]
+
+
+NAMES = [
+    "x",
+    "y",
+    "a",
+    "b",
+    "value",
+    "ratio",
+    "discount",
+    "subtotal",
+    "first",
+    "last",
+    "lat",
+    "lon",
+    "begin",
+    "end",
+    "price",
+    "score",
+]
+
+
+@pytest.mark.parametrize("plain", [0, 5, -1, 4599075939470750515], ids=["zero", "five", "minus one", "0.3"])
+def test_a_change_of_the_same_one_or_two_bits_in_two_columns_is_found(plain: int) -> None:
+    """A product has no bit of its factors further down: sums of products of the first bits cancel, whatever the factors."""
+    ones = [0, *(1 << bit for bit in range(64))]
+    flips = np.array(sorted({one | other for one in ones for other in ones}), dtype=np.uint64).view(np.int64)
+    for names in itertools.combinations(NAMES[:9], 2):
+        columns = dict.fromkeys(names, plain ^ flips)
+        assert len(np.unique(row_hashes(pa.table(columns)))) == len(flips)
+        rows = pa.table({"between": np.arange(len(flips)) % 2 * 0, **columns})
+        assert len(np.unique(row_hashes(rows))) == len(flips)
+
+
+VALUES = [[0, 1], [0, 1 << 32], [0, -(1 << 63)], [1.0, 2.0], [0.0, -1.0], [None, 0], ["", "a"], [b"", None]]
+
+
+@pytest.mark.parametrize("values", VALUES, ids=str)
+@pytest.mark.parametrize("width", [2, 3, 4])
+def test_rows_that_exchange_values_are_found(values: list[Any], width: int) -> None:
+    """Rows with an even number of second values, and those with an odd one: they have the same values in all columns but one."""
+    rows = list(itertools.product([0, 1], repeat=width))
+    for names in itertools.islice(itertools.combinations(NAMES, width), 40):
+        sums = []
+        for rest in (0, 1):
+            columns = zip(*(row for row in rows if sum(row) % 2 == rest), strict=True)
+            kind = pa.array(values).type
+            table = pa.table({name: pa.array([values[i] for i in c], kind) for name, c in zip(names, columns, strict=True)})
+            sums.append(int(row_hashes(table).sum(dtype=np.uint64)))
+        assert sums[0] != sums[1]
+
+
+@pytest.mark.parametrize("bits", [range(8), range(28, 36), range(56, 64)])
+def test_random_changes_of_a_few_bits_are_found(bits: range) -> None:
+    random_ = np.random.default_rng(bits.start)
+    columns = random_.integers(0, 256, (5, 20_000)).astype(np.uint64) << np.uint64(bits.start)
+    for kind in (np.float64, np.int64):
+        plain = np.array([1.7], kind).view(np.uint64)
+        rows = pa.table({name: (plain ^ column).view(kind) for name, column in zip(NAMES, columns, strict=False)})
+        assert len(set(row_hashes(rows).tolist())) == len(np.unique(columns.T, axis=0))
+
+
+def test_values_below_a_null_do_not_count() -> None:
+    lists = pa.ListArray.from_arrays([0, 2, 3], [1.0, 2.0, 3.0], mask=pa.array([True, False]))
+    maps = pa.MapArray.from_arrays([0, 1, 2], ["a", "b"], [1.0, 2.0], mask=pa.array([True, False]))
+    for hidden in (lists, maps, lists.cast(pa.large_list(pa.float64()))):
+        whole, plain = (digest_of(pa.table({"x": each})) for each in (hidden, pa.array(hidden.to_pylist(), hidden.type)))
+        assert whole.difference(plain) is plain.difference(whole) is None
+        assert whole.floats == plain.floats
+
+
+def test_a_name_with_a_dot_is_another_column_than_a_field() -> None:
+    sums = [digest_of(pa.table({name: column})).floats for name, column in (("a.b", [1.0]), ("a", [{"b": 1.0}]))]
+    assert [list(each) for each in sums] == [["`a.b`"], ["a.b"]]

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
+from operator import itemgetter
 from typing import TypeAlias
 
 import numpy as np
@@ -24,7 +25,6 @@ _INFINITY = np.float64("inf").view(np.uint64)
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
 _SHIFT = np.uint64(33)
-_ALL = (1 << 64) - 1
 _MASKS = np.array([(1 << 8 * n) - 1 for n in range(8)] + [(1 << 64) - 1], dtype=np.uint64)
 _ROWS, _BYTES = 1 << 14, 16 << 20
 """How many rows, and about how many bytes, are hashed at once: columns of numbers that stay in the processor's cache."""
@@ -32,7 +32,8 @@ _LONG = 1 << 10
 _COARSE = 1000.0
 _LEFT = 1000.0
 _MANTISSA, _HALF = np.uint64(12), np.uint64(0x3FE0000000000000)
-_FOLD = np.uint64(32)
+_FOLD = np.uint64(29)
+_BEGIN = np.uint64(0x9E6C63D0876A9A47)
 _INTEGERS = {
     kind.id: f"<{'u' if pa.types.is_unsigned_integer(kind) else 'i'}{kind.bit_width // 8}"
     for kind in (
@@ -44,7 +45,7 @@ _INTEGERS = {
 _FLOATS = {kind.id: f"<f{kind.bit_width // 8}" for kind in (pa.float16(), pa.float32(), pa.float64())}
 _STRUCT, _DICTIONARY = pa.struct([]).id, pa.dictionary(pa.int8(), pa.int8()).id
 _PLAIN = {pa.bool_().id, *_INTEGERS, *_FLOATS}
-"""The types whose own bits are a number, so that they are mixed with the whole row."""
+"""The types whose own bits are a number."""
 
 
 @dataclass
@@ -88,47 +89,57 @@ def _norm(values: _Floats) -> float:
 
 @dataclass
 class _Values:
-    """Floating-point values of a column that are compared up to rounding.
+    """Finite floating-point values of a column that are compared up to rounding.
 
     Attributes:
         path: The column.
-        values: The finite ones.
+        values: The values.
         coarse: Whether they have fewer than 64 bits.
-        at: For elements of lists and maps: the row of each element, also of those whose value is not finite.
-        places: Which of the rows or elements have the values (``None``: all).
-        rest: A hash of what each element has beside the value.
+        at: Which entry of the array around them each value is in: of the elements of a list while this is read, of the rows at
+            the end (``None``: each has one, in their order).
+        rest: For values within lists and maps: a hash of what is beside each value.
+        collected: Whether they are within lists or maps.
     """
 
     path: _Path
     values: _Floats
     coarse: bool
     at: _Ints | None
-    places: _Ints | None = None
     rest: _Hashes | None = None
+    collected: bool = False
+
+    def has_beside(self, hashes: _Hashes) -> None:
+        """Add hashes of the entries that the values are in."""
+        beside = hashes.copy() if self.at is None else hashes[self.at]
+        self.rest = beside if self.rest is None else _mixed(self.rest + beside)
+
+    def leave(self, lists: _Ints, valid: npt.NDArray[np.bool_] | None) -> None:
+        """Say which list each entry belongs to. Values of a list that is null do not count."""
+        self.collected = True
+        self.at = lists if self.at is None else lists[self.at]
+        if valid is not None and not (kept := valid[self.at]).all():
+            self.values, self.at = self.values[kept], self.at[kept]
+            self.rest = None if self.rest is None else self.rest[kept]
 
     def weights(self, rows: _Hashes) -> _Floats:
         """Return the weight of each value, from the hashes of the rows."""
-        own = rows if self.places is None or self.at is not None else rows[self.places]
-        hashes = own if self.at is None else self._of_elements(rows, self.at)
+        hashes = rows if self.at is None else rows[self.at]
+        if self.collected:
+            hashes = _mixed(hashes ^ self._ranked())
         weights: _Floats = ((hashes >> _MANTISSA) | _HALF).view(np.float64)
         return weights
 
-    def _of_elements(self, rows: _Hashes, at: _Ints) -> _Hashes:
-        """Return hashes that do not depend on the order of the elements: the rank of a value stands for its place."""
-        rest = np.zeros(len(at), dtype=np.uint64) if self.rest is None else self.rest
-        if self.places is not None:
-            at, rest = at[self.places], rest[self.places]
+    def _ranked(self) -> _Hashes:
+        """Return hashes that do not depend on the order of the entries: the rank of a value stands for its place."""
+        rest = np.zeros(len(self.values), dtype=np.uint64) if self.rest is None else self.rest
+        at = np.arange(len(self.values)) if self.at is None else self.at
         order = np.lexsort((self.values, rest, at))
         begins = np.ones(len(order), dtype=bool)
         begins[1:] = (np.diff(at[order]) != 0) | (rest[order][1:] != rest[order][:-1])
         places = np.arange(len(order))
         ranks = np.empty(len(order), dtype=np.uint64)
         ranks[order] = (places - np.maximum.accumulate(np.where(begins, places, 0))).view(np.uint64)
-        return _mixed(rows[at] ^ _mixed(rest + ranks * _ODD))
-
-    def has_beside(self, hashes: _Hashes) -> None:
-        """Add a hash of what each element has beside the value."""
-        self.rest = hashes.copy() if self.rest is None else _mixed(self.rest + hashes)
+        return _mixed(rest + ranks * _ODD)
 
 
 _Loose: TypeAlias = list[_Values]
@@ -174,129 +185,142 @@ def _at_once(rows: pa.Table) -> int:
 
 
 def _of_batch(batch: pa.RecordBatch, floats: FloatSums | None) -> _Hashes:
-    sums = _Sums(batch.num_rows)
+    chain = _Chain(batch.num_rows)
     loose: _Loose | None = None if floats is None else []
-    for name, array in zip(batch.schema.names, batch.columns, strict=True):
-        _add(sums, (name,), array, loose)
-    found = sums.result()
-    # Folded, and squared: the square tells apart rows that exchange values, whose sums are the same.
-    found ^= found >> _FOLD
-    hashes = np.multiply(found, found, out=found)
+    for name, array in sorted(zip(batch.schema.names, batch.columns, strict=True), key=itemgetter(0)):
+        _add(chain, (name,), array, loose)
+    hashes = chain.result()
     if loose and floats is not None:
         for each in loose:
-            floats.add(".".join(each.path), each.values, each.weights(hashes), coarse=each.coarse)
+            floats.add(_shown(each.path), each.values, each.weights(hashes), coarse=each.coarse)
     return hashes
 
 
-class _Sums:
-    """For each row, the sum of what its columns add to its hash before the bits are mixed."""
+class _Chain:
+    """The hash of each row, to which its columns are added one after the other.
+
+    After each, the hash is multiplied and folded: a product has no bit of its factors further down, so the first bits of two
+    columns, or the last ones of numbers whose last bits are there, would not reach the others.
+    """
 
     def __init__(self, rows: int) -> None:
         self._rows = rows
-        self._sums: _Hashes | None = None
-        self._constant = 0
+        self._found: _Hashes | None = None
 
-    def add(self, values: _Hashes) -> None:
-        """Add a number to each row. The array becomes this object's own."""
-        if self._sums is None:
-            self._sums = values
+    def add(self, values: _Hashes, odd: np.uint64, nulls: npt.NDArray[np.bool_] | None) -> None:
+        """Add a column. Its nulls change nothing."""
+        before = None if nulls is None else self._begun()[nulls]
+        if self._found is None:
+            self._found = values + _BEGIN
         else:
-            self._sums += values
+            self._found += values
+        self._found *= odd
+        self._found ^= self._found >> _FOLD
+        if before is not None:
+            self._found[nulls] = before
 
-    def add_where_valid(self, number: int, array: pa.Array) -> None:
-        """Add a number to each row whose value is not null."""
-        if not array.null_count:
-            self._constant += number
-            return
-        if self._sums is None:
-            self._sums = np.zeros(self._rows, dtype=np.uint64)
-        self._sums[array.is_valid().to_numpy(zero_copy_only=False)] += np.uint64(number)
+    def add_number(self, number: int, nulls: npt.NDArray[np.bool_] | None) -> None:
+        """Add a number to each row that is not null there."""
+        if nulls is None:
+            self._begun()[:] += np.uint64(number)
+        else:
+            self._begun()[~nulls] += np.uint64(number)
+
+    def _begun(self) -> _Hashes:
+        if self._found is None:
+            self._found = np.full(self._rows, _BEGIN)
+        return self._found
 
     def result(self) -> _Hashes:
-        """Return the sums."""
-        if self._sums is None:
-            return np.full(self._rows, self._constant & _ALL, dtype=np.uint64)
-        self._sums += np.uint64(self._constant & _ALL)
-        return self._sums
+        """Return the hashes. The square tells apart rows that exchange values, whose sums would be the same."""
+        found = self._begun()
+        return np.multiply(found, found, out=found)
 
 
-def _add(sums: _Sums, path: _Path, array: pa.Array, loose: _Loose | None) -> None:
-    """Add what a column adds to each row. Where the column is null, this is nothing."""
-    kind, nulls = array.type, array.null_count
-    if nulls == len(array):
+def _add(chain: _Chain, path: _Path, array: pa.Array, loose: _Loose | None) -> None:
+    kind = array.type
+    if array.null_count == len(array):
         return
-    seed, odd = _seed(path)
     if isinstance(kind, pa.BaseExtensionType):
-        _add(sums, path, array.storage, loose)
+        _add(chain, path, array.storage, loose)
         return
     if kind.id == _DICTIONARY:
-        _add(sums, path, array.dictionary_decode(), loose)
+        _add(chain, path, array.dictionary_decode(), loose)
         return
-    sums.add_where_valid(seed, array)
+    seed, odd = _seed(path)
+    nulls = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
     if kind.id == _STRUCT:
-        for child, each in zip(kind, array.flatten(), strict=True):
-            _add(sums, (*path, child.name), each, loose)
+        chain.add_number(seed, nulls)
+        names = [child.name for child in kind]
+        for name, each in sorted(zip(names, array.flatten(), strict=True), key=itemgetter(0)):
+            _add(chain, (*path, name), each, loose)
         return
-    if kind.id in _INTEGERS:
-        values = _of_integers(array) * odd
-    else:
-        own = _of_values(array, path, loose)
-        if own is None:  # beside a value that is not finite, the finite ones are zeros
-            return
-        if kind.id in _FLOATS:  # of most numbers, only the first bits differ: multiplied, these would not reach the others
-            own.byteswap(inplace=True)
-        elif kind.id not in _PLAIN:
-            own = _mixed(own)
-        values = np.multiply(own, odd, out=own)
-    if nulls:
-        values[array.is_null().to_numpy(zero_copy_only=False)] = 0
-    sums.add(values)
+    values = _of_values(array, path, loose)
+    if loose is not None and kind.id in _FLOATS:
+        chain.add_number(seed, nulls)
+        if values is not None:
+            is_finite = values == 0
+            nulls = is_finite if nulls is None else is_finite | nulls
+    if values is not None:
+        chain.add(values, odd, nulls)
 
 
 @lru_cache(maxsize=10_000)
 def _seed(path: _Path) -> tuple[int, np.uint64]:
-    """Return two numbers for a column; the second one is odd, so that it loses no bit."""
+    """Return two numbers for a column; the second one is odd, so that a product loses no bit."""
     text = "\0".join(path).encode("utf-8", "surrogatepass")
     digest = blake2b(text, digest_size=16).digest()
     return int.from_bytes(digest[:8], "big"), np.uint64(int.from_bytes(digest[8:], "big") | 1)
 
 
-def _hashes(array: pa.Array, path: _Path, loose: _Loose | None, at: _Ints | None) -> _Hashes:
-    """Return a hash of each element of a list or a map. ``at``: its row."""
+def _shown(path: _Path) -> str:
+    """Return the path as text. No two are the same.
+
+    >>> _shown(("a", "b")), _shown(("a.b",))
+    ('a.b', '`a.b`')
+    """
+    return ".".join(f"`{name.replace('`', '``')}`" if "." in name or "`" in name else name for name in path)
+
+
+def _hashes(array: pa.Array, path: _Path, loose: _Loose | None) -> _Hashes:
+    """Return a hash of each element of a list or a map."""
     kind = array.type
     if isinstance(kind, pa.BaseExtensionType):
-        return _hashes(array.storage, path, loose, at)
-    if pa.types.is_dictionary(kind):
-        return _hashes(array.dictionary_decode(), path, loose, at)
-    if pa.types.is_struct(kind) and len(array):
+        return _hashes(array.storage, path, loose)
+    if kind.id == _DICTIONARY:
+        return _hashes(array.dictionary_decode(), path, loose)
+    if kind.id == _STRUCT and len(array):
         found = np.full(len(array), _ODD, dtype=np.uint64)
         known = 0 if loose is None else len(loose)
         for child, values in zip(kind, array.flatten(), strict=True):
             seed, odd = _seed((child.name,))
-            hashes = _hashes(values, (*path, child.name), loose, at)
+            hashes = _hashes(values, (*path, child.name), loose)
             hashes *= odd
             hashes += np.uint64(seed)
             if values.null_count:
                 hashes[values.is_null().to_numpy(zero_copy_only=False)] = 0
             found += hashes
         found = _mixed(found)
-        _say_beside(loose, known, at, found)
+        for each in (loose or [])[known:]:
+            each.has_beside(found)
     else:
-        own = _of_values(array, path, loose, at)
+        own = _of_values(array, path, loose)
         found = np.zeros(len(array), dtype=np.uint64) if own is None else _mixed(own.copy() if kind.id in _PLAIN else own)
     if array.null_count:
         found[array.is_null().to_numpy(zero_copy_only=False)] = _NULL
     return found
 
 
-def _say_beside(loose: _Loose | None, known: int, at: _Ints | None, hashes: _Hashes) -> None:
-    """Add hashes of elements to those of their values that were found since there were ``known``."""
-    for each in (loose or [])[known:]:
-        if each.at is at:
-            each.has_beside(hashes)
+def _collected(array: pa.Array, offsets: _Ints, found: _Hashes, values: _Loose) -> None:
+    """Leave lists or maps with the values in them. ``found``: a hash of each list."""
+    lists = np.repeat(np.arange(len(array)), np.diff(offsets))
+    valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
+    for each in values:
+        each.leave(lists, valid)
+        each.has_beside(found)
 
 
-def _of_values(array: pa.Array, path: _Path, loose: _Loose | None, at: _Ints | None = None) -> _Hashes | None:
+def _of_values(array: pa.Array, path: _Path, loose: _Loose | None) -> _Hashes | None:
     """Return numbers that tell values apart. Their bits are not mixed. Where a value is null, it is arbitrary.
 
     Those of a fixed width up to 64 bits may be in the memory of the column, which must not be changed.
@@ -307,17 +331,19 @@ def _of_values(array: pa.Array, path: _Path, loose: _Loose | None, at: _Ints | N
     if kind.id in _INTEGERS:
         return _of_integers(array)
     if kind.id in _FLOATS:
-        return _of_floats(array, path, loose, at)
+        return _of_floats(array, path, loose)
     if not len(array) or is_.is_null(kind):
         return np.full(len(array), _NULL, dtype=np.uint64)
+    known = 0 if loose is None else len(loose)
     if is_.is_map(kind):
         offsets, first, count = _offsets(array, np.int32)
-        rows = _rows_of(offsets, at)
-        keys = _hashes(array.keys.slice(first, count), (*path, "key"), loose, rows)
-        known = 0 if loose is None else len(loose)
-        values = _hashes(array.items.slice(first, count), (*path, "value"), loose, rows)
-        _say_beside(loose, known, rows, keys)
-        return _of_sequences(_mixed(keys * _ODD + values), np.zeros(count, dtype=np.int64), offsets)
+        keys = _hashes(array.keys.slice(first, count), (*path, "key"), loose)
+        entries = _mixed(keys * _ODD + _hashes(array.items.slice(first, count), (*path, "value"), loose))
+        found = _of_sequences(entries, np.zeros(count, dtype=np.int64), offsets)
+        for each in (loose or [])[known:]:
+            each.has_beside(entries)
+        _collected(array, offsets, found, (loose or [])[known:])
+        return found
     if is_.is_list(kind) or is_.is_large_list(kind) or is_.is_fixed_size_list(kind):
         if is_.is_fixed_size_list(kind):
             size = kind.list_size
@@ -326,9 +352,11 @@ def _of_values(array: pa.Array, path: _Path, loose: _Loose | None, at: _Ints | N
         else:
             offsets, first, count = _offsets(array, np.int64 if is_.is_large_list(kind) else np.int32)
             elements = array.values.slice(first, count)
-        hashes = _hashes(elements, (*path, "element"), loose, _rows_of(offsets, at))
+        hashes = _hashes(elements, (*path, "element"), loose)
         places = _places(offsets) if loose is None else np.zeros(len(hashes), dtype=np.int64)
-        return _of_sequences(hashes, places, offsets)
+        found = _of_sequences(hashes, places, offsets)
+        _collected(array, offsets, found, (loose or [])[known:])
+        return found
     if is_.is_boolean(kind):
         return _of_integers(array.cast(pa.uint8()))
     if is_.is_string(kind) or is_.is_binary(kind):
@@ -343,14 +371,14 @@ def _of_values(array: pa.Array, path: _Path, loose: _Loose | None, at: _Ints | N
     return np.array([int.from_bytes(digest, "big") for digest in digests], dtype=np.uint64)
 
 
-def _of_floats(array: pa.Array, path: _Path, loose: _Loose | None, at: _Ints | None) -> _Hashes | None:
+def _of_floats(array: pa.Array, path: _Path, loose: _Loose | None) -> _Hashes | None:
     width = array.type.bit_width // 8
     numbers = np.frombuffer(array.buffers()[1], _FLOATS[array.type.id], len(array), array.offset * width)
     numbers = numbers.astype(np.float64, copy=False)
     if loose is None:
         bits = numbers.view(np.uint64)
         if len(bits) and np.maximum.reduce(bits) <= _INFINITY:  # neither negative nor NaN
-            return bits.copy()
+            return bits
         if len(numbers) and math.isnan(np.maximum.reduce(numbers)):
             numbers = np.where(np.isnan(numbers), np.nan, numbers)
         return (numbers + 0.0).view(np.uint64)  # -0.0 becomes 0.0
@@ -359,21 +387,15 @@ def _of_floats(array: pa.Array, path: _Path, loose: _Loose | None, at: _Ints | N
     if array.null_count:
         counted = counted & array.is_valid().to_numpy(zero_copy_only=False)
     if all_finite and not array.null_count:
-        loose.append(_Values(path, numbers, width < 8, at))
+        loose.append(_Values(path, numbers, width < 8, None))
         return None
     rows = np.flatnonzero(counted)
-    loose.append(_Values(path, numbers[rows], width < 8, at, rows))
+    loose.append(_Values(path, numbers[rows], width < 8, rows))
     if all_finite:
         return None
     with np.errstate(all="ignore"):
         classes = np.where(np.isnan(numbers), np.nan, np.where(np.isfinite(numbers), 0.0, numbers))
     return classes.view(np.uint64)
-
-
-def _rows_of(offsets: _Ints, at: _Ints | None) -> _Ints:
-    """Return the row of each element of the lists."""
-    lists = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    return lists if at is None else at[lists]
 
 
 def _of_integers(array: pa.Array) -> _Hashes:
