@@ -17,12 +17,12 @@ from brought_pipelines import CRASHES, LoopStory, Plan, Story
 pytestmark = pytest.mark.spark
 
 
-def live(story: Story | LoopStory, crashes: Sequence[str]) -> str | None:
+def live(story: Story | LoopStory, crashes: Sequence[str], batches: int = 2) -> str | None:
     """Live through a story. Return the condition with which the query was refused, if it was."""
     story.change_table()
     for crash in crashes:
-        story.send()
-        story.send()
+        for _ in range(batches):
+            story.send()
         if (refusal := story.try_to_run()) is not None:
             return refusal
         story.crash(crash)
@@ -35,7 +35,7 @@ def check(spark: Any, folder: Path, seed: int, crashes: Sequence[str] | None = N
     plan = Plan.draw(seed)
     print(plan)
     story = Story(spark, folder / str(seed), plan)
-    refusal = live(story, plan.crashes if crashes is None else crashes)
+    refusal = live(story, plan.crashes) if crashes is None else live(story, crashes, batches=1)
     if may_refuse(refusal, plan.table):
         return
     joined = story.joined()

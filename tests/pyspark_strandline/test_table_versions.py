@@ -35,7 +35,7 @@ class Case:
         self.spark, self.folder, self.kind = spark, folder, kind
         self.source = make_channel(folder / "in", producers=("a",))
         self.dim: Channel | None = None if kind == "delta" else make_channel(folder / "dim", producers=("a",))
-        self.moment = 0
+        self.moment, self.column = 0, "n"
 
     def grow(self, n: int) -> None:
         """Add a row to the table."""
@@ -53,7 +53,7 @@ class Case:
     def frame(self) -> Any:
         reader = self.spark.read.format("delta" if self.kind == "delta" else "strandline")
         own = {"nativeScan": "off"} if self.kind == "python" else {}
-        table = reader.options(**own).load(str(self.folder / "dim")).select("key", F.col("n").alias("m"))
+        table = reader.options(**own).load(str(self.folder / "dim")).select("key", F.col(self.column).alias("m"))
         return stream(self.spark, self.folder / "in").join(table, "key").select("time", "key", F.col("m").alias("n"))
 
     def run(self) -> None:
@@ -198,6 +198,31 @@ def test_a_repeated_batch_reads_the_columns_that_the_version_had(spark: Any, tmp
     others = {"a column is dropped, and added under its name": None, "the table is made anew": 2}
     now = 1 if "otherwise" in change else others.get(change, 100)
     assert case.out() == [(0, 1), (1, now)]
+
+
+@pytest.mark.drawn
+@pytest.mark.parametrize("by", ["", "PARTITIONED BY (n)"], ids=["not partitioned", "partitioned"])
+def test_where_case_counts_a_name_that_was_written_otherwise_is_refused(spark: Any, tmp_path: Path, by: str) -> None:
+    case = Case(spark, tmp_path, "delta")
+    at = f"delta.`{tmp_path / 'dim'}`"
+    spark.sql(f"CREATE TABLE {at} (key string, n long) USING delta {by}")
+    spark.sql(f"INSERT INTO {at} VALUES ('k', 1)")
+    case.send()
+    case.run()
+    shutil.rmtree(tmp_path / "out")
+    forget(tmp_path / "c")
+    spark.sql(f"CREATE OR REPLACE TABLE {at} USING delta AS SELECT 'k' AS key, 2L AS N")
+    case.column = "N"
+    spark.conf.set("spark.sql.caseSensitive", True)
+    try:
+        with pytest.raises(
+            StreamingQueryException, match=r"(?s)STRANDLINE_TABLE_VERSION_UNAVAILABLE.*column N has the name n there"
+        ):
+            case.run()
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+    case.run()
+    assert case.out() == [(0, 1)]
 
 
 @pytest.mark.drawn

@@ -45,14 +45,15 @@ private[spark] object RowOrder {
   /** Whether users' code gets several rows at once. */
   private def hasRowsTogether(node: LogicalPlan): Boolean = {
     val name = node.nodeName
-    Seq("Groups", "InPandas", "InArrow", "InR", "TransformWithState", "ScriptTransformation", "MapPartitions").exists(name.contains(_))
+    Seq("Groups", "CoGroup", "InPandas", "InArrow", "InR", "TransformWithState", "ScriptTransformation", "MapPartitions").exists(name.contains(_))
   }
 
   def hasFloats(kind: DataType): Boolean = parts(kind).exists(part => part == FloatType || part == DoubleType)
 
   private def isMadeOfSeveral(kind: DataType): Boolean = parts(kind).exists(part => part.isInstanceOf[ArrayType] || part.isInstanceOf[MapType])
 
-  private def parts(kind: DataType): Seq[DataType] = kind +: (kind match {
+  /** A type, and those of its fields and elements. */
+  def parts(kind: DataType): Seq[DataType] = kind +: (kind match {
     case struct: StructType => struct.fields.toSeq.flatMap(field => parts(field.dataType))
     case array: ArrayType => parts(array.elementType)
     case map: MapType => parts(map.keyType) ++ parts(map.valueType)

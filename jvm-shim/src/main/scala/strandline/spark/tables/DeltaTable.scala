@@ -30,8 +30,13 @@ private[tables] final class DeltaTable(files: HadoopFsRelation, index: FileIndex
 
   override def at(version: TableVersion): TableReading = {
     val snapshot = snapshotAt(version.version)
-    for (found <- call(snapshot, "schema").asInstanceOf[StructType]; field <- inQuery(found) if !DataTypeUtils.sameType(found.dataType, field.dataType))
-      throw new IllegalStateException(s"its column ${field.name} is ${found.dataType.sql} there, but the query reads ${field.dataType.sql}")
+    val isCaseSensitive = files.sparkSession.sessionState.conf.caseSensitiveAnalysis
+    for (found <- call(snapshot, "schema").asInstanceOf[StructType]; field <- inQuery(found)) {
+      if (!DataTypeUtils.sameType(found.dataType, field.dataType))
+        throw new IllegalStateException(s"its column ${field.name} is ${found.dataType.sql} there, but the query reads ${field.dataType.sql}")
+      if (isCaseSensitive && found.name != field.name) // Spark would take it for another column
+        throw new IllegalStateException(s"its column ${field.name} has the name ${found.name} there, and spark.sql.caseSensitive is true")
+    }
     val found = reading(snapshot, formatOf(snapshot))
     missingFile(snapshot).foreach(file => throw new IllegalStateException(s"its data file $file does not exist any more"))
     found

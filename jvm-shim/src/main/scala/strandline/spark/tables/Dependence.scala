@@ -9,12 +9,15 @@ import org.apache.spark.sql.catalyst.catalog.HiveTableRelation
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.expressions.aggregate._
 import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.catalyst.util.CollationFactory
 import org.apache.spark.sql.execution.LogicalRDD
 import org.apache.spark.sql.execution.columnar.InMemoryRelation
 import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation}
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 import org.apache.spark.sql.sources.DataSourceRegister
+import org.apache.spark.sql.types.{DataType, StringType}
+import strandline.spark.batch.RowOrder
 import strandline.spark.plan.{FrontierSource, OperatorMark}
 
 /**
@@ -52,6 +55,7 @@ private[spark] object Dependence extends Logging {
     case list @ (_: CollectList | _: CollectSet) => s"${list.prettyName}() (the order of its elements)" +: list.children.flatMap(named)
     case one @ (_: First | _: Last | _: AnyValue) => s"${one.prettyName}() (which row comes first)" +: one.children.flatMap(named)
     case one: AggregateFunction if Seq("max_by", "min_by", "mode").contains(one.prettyName) => s"${one.prettyName}() (which of equals it takes)" +: one.children.flatMap(named)
+    case one @ (_: Max | _: Min) if hasCollation(one.dataType) => s"${one.prettyName}() (which of equals it takes)" +: one.children.flatMap(named)
     case sketch: AggregateFunction if isApproximate(sketch) => s"${sketch.prettyName}() (an approximation that depends on the order of rows)" +: sketch.children.flatMap(named)
     case ranked @ (_: RowNumber | _: NTile | _: FrameLessOffsetWindowFunction | _: NthValue) => s"${ranked.prettyName}() (the order of equals)" +: ranked.children.flatMap(named)
     case other if !other.deterministic && other.children.forall(_.deterministic) && !other.isInstanceOf[PlanExpression[_]] =>
@@ -72,9 +76,19 @@ private[spark] object Dependence extends Logging {
     case _: Sample => Some("a sample (which rows it takes)")
     case LocalLimit(_, child) if !isSorted(child) => Some("a limit without an order (which rows come first)")
     case Offset(_, child) if !isSorted(child) => Some("an offset without an order (which rows come first)")
+    case aggregate: Aggregate if aggregate.groupingExpressions.exists(key => hasCollation(key.dataType)) => Some(s"groups by $Spelling")
+    case _: Distinct | _: Except | _: Intersect if plan.output.exists(column => hasCollation(column.dataType)) => Some(s"distinct rows with $Spelling")
+    case dedup: Deduplicate if dedup.keys.exists(key => hasCollation(key.dataType)) => Some(s"dropDuplicates by $Spelling")
     case dedup: Deduplicate if isPartial(dedup.keys, dedup) => Some("dropDuplicates by some columns (which row is kept)")
     case dedup: DeduplicateWithinWatermark if isPartial(dedup.keys, dedup) => Some("dropDuplicatesWithinWatermark by some columns (which row is kept)")
     case _ => None
+  }
+
+  private val Spelling = "text with a collation (which of several spellings is kept)"
+
+  private def hasCollation(kind: DataType): Boolean = RowOrder.parts(kind).exists {
+    case text: StringType => !CollationFactory.fetchCollation(text.collationId).supportsBinaryEquality
+    case _ => false
   }
 
   private val OuterTime = "_outer" // by this column and all of a row but its time, `iterate` drops rows that the loop has had

@@ -31,6 +31,8 @@ class RowOrderSpec extends StreamSpec {
     val sparkSession = spark
     import sparkSession.implicits._
     assert(counts(rows.as[(Long, Double, BigDecimal)].groupByKey(_._1).mapGroups((k, all) => k -> all.map(_._2).sum).toDF()))
+    val typed = rows.as[(Long, Double, BigDecimal)].groupByKey(_._1)
+    assert(counts(typed.cogroup(typed)((_, left, _) => Iterator(left.map(_._2).sum)).toDF()))
     assert(counts(rows.as[(Long, Double, BigDecimal)].mapPartitions(_.map(_._2)).toDF()))
   }
 }

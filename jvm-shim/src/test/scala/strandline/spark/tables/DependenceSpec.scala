@@ -75,6 +75,32 @@ class DependenceSpec extends StreamSpec {
     only(by.agg(round(median(col("x")), 2)))
     val window = org.apache.spark.sql.expressions.Window.partitionBy("k").orderBy("s")
     only(sums.withColumn("r", rank().over(window)), decided("sum"))
+    only(sums.orderBy("s").limit(1), decided("sum"))
+    only(sums.orderBy("k", "n").select("s").limit(1))
+    only(sums.select("k", "s").unpivot(Array(col("k")), Array(col("s")), "name", "value").select(round(col("value"))), decided("sum"))
+    only(sums.select(udf((x: Double) => x).withName("mine").apply(col("s"))), decided("sum"))
+    val deciding = Seq("rint(s)", "sign(s)", "s % 1", "pmod(s, 2)", "nullif(s, 1.5)", "k / nullif(s, 0)", "double(float(s))", "map(s, k)",
+      "array_distinct(array(s, 1))", "transform(array(s), e -> round(e))", "filter(array(s), e -> e > 1)", "aggregate(array(s), 0D, (a, e) -> a + rint(e))",
+      "map_filter(map(k, s), (k, v) -> v > 1)", "array_contains(array(s), 1.5)", "s IN (1, 2)", "hash(s)", "to_json(struct(s))", "width_bucket(s, 0, 9, 3)")
+    for (expression <- deciding) withClue(expression)(only(sums.select(expr(expression)), decided("sum")))
+    for (aggregate <- Seq("max(struct(s, k))", "max_by(k, s)", "approx_count_distinct(s)", "mode(s)", "sort_array(collect_set(s))", "count_if(s > 1)"))
+      withClue(aggregate)(assert(Dependence.of(analyzed(sums.agg(expr(aggregate)))).exists(_.startsWith(decided("sum")))))
+    only(spark.sql("SELECT k, r FROM sums_of_floats q, LATERAL (SELECT round(q.s + 1) AS r)"), decided("sum"))
+    val passing = Seq("s * 2 - 1 / s", "-abs(s)", "sqrt(s) + pow(s, 2)", "ln(s)", "coalesce(s, 0)", "if(k = 1, s, 0)", "CASE WHEN n > 3 THEN s END", "nvl(s, 0)",
+      "struct(s).s", "array(s)[0]", "element_at(map('a', s), 'a')", "greatest(s, 1)", "s IS NULL", "transform(array(s), e -> e + 1)", "size(array(s))",
+      "sort_array(array(s))", "float(s)", "named_struct('a', s)", "aggregate(array(s), 0D, (a, e) -> a + e)", "concat(array(s), array(1D))", "avg(s) OVER (PARTITION BY k)")
+    for (expression <- passing) withClue(expression)(only(sums.select(expr(expression))))
+    only(sums.agg(max("s"), min("s"), avg("s"), count("s"), stddev("s"), percentile(col("s"), lit(0.5))))
+  }
+
+  test("texts that are equal and are spelled otherwise") {
+    val texts = numbers.select(collate(col("id").cast("string"), "UTF8_LCASE").as("c"), col("id"))
+    only(texts.agg(max("c"), min("c")), "max() (which of equals", "min() (which of equals")
+    only(texts.groupBy("c").count(), "groups by text with a collation")
+    only(texts.select("c").intersect(texts.select("c")), "distinct rows with text with a collation")
+    only(texts.dropDuplicates("c", "id"), "dropDuplicates by text with a collation")
+    only(texts.select("c").where(col("c") === "a").union(texts.select("c")))
+    only(numbers.select(col("id").cast("string").as("c")).groupBy("c").agg(max("c")))
   }
 
   test("functions of a window that depend on the order of equals") {
