@@ -90,6 +90,7 @@ def test_what_readers_refuse_is_not_written_and_the_channel_goes_on(tmp_path: Pa
 _Any = st.sampled_from([0, 1, -1, True, None, 1.0, "x", "\ud800", "a/../b", 1 << 70, NAN, [], {}, "q" * 600, "part.parquet"])
 
 
+@pytest.mark.drawn
 @settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_whatever_is_passed_a_writer_fails_or_readers_read(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:

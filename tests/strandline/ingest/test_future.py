@@ -100,6 +100,7 @@ POLICIES: list[Any] = [
 ]
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
 @pytest.mark.parametrize("far", [25, 24 * 365 * 62])
 def test_it_moves_nothing(tmp_path: Path, policy: Any, far: int) -> None:
@@ -178,6 +179,7 @@ def test_composed_with_a_manifest(tmp_path: Path) -> None:
 STAMP = pa.timestamp("us", "UTC")
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("order", [lex, product])
 @pytest.mark.parametrize(
     ("policies", "value", "aside"),
