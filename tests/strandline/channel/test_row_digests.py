@@ -121,11 +121,12 @@ def test_one_value_among_many_is_found() -> None:
         assert one.difference(other) is not None
 
 
-def test_a_sum_beyond_the_greatest_number_is_no_finite_one() -> None:
+def test_values_whose_sum_is_beyond_the_greatest_number_are_compared() -> None:
     one, other = (digest_of(pa.table({"x": [1.7e308] * times})) for times in (1, 4))
-    assert other.floats["x"][0] == math.inf
     assert one.difference(RowsDigest(1, one.total, other.floats)) is not None
     assert other.difference(other) is None
+    rows = pa.table({"key": [1, 2, 3, 4], "x": [1.7e308, 1.7e308, -1.7e308, -1.7e308]})
+    assert digest_of(rows).difference(digest_of(rows.take([0, 2, 1, 3]))) is None  # though one has a partial sum beyond it
     far = digest_of(pa.table({"key": [1, 2], "x": [1e308, 1.0]}))
     assert math.isfinite(far.floats["x"][1])
     assert far.difference(digest_of(pa.table({"key": [1, 2], "x": [1e308, 1e305]}))) is not None
@@ -353,6 +354,53 @@ def test_a_change_of_the_same_one_or_two_bits_in_two_columns_is_found(plain: int
         assert len(np.unique(row_hashes(pa.table(columns)))) == len(flips)
         rows = pa.table({"between": np.arange(len(flips)) % 2 * 0, **columns})
         assert len(np.unique(row_hashes(rows))) == len(flips)
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32(), pa.int64()])
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [([0, 0], [2, -2]), ([-2, 0, 0], [2, 2, 2]), ([0, 6, 6], [2, 2, 8]), ([-2, -2, 1, 4], [-4, -1, 2, 2]), ([1, 1], [0, 2])],
+)
+def test_other_values_in_one_column_are_found(one: list[int], other: list[int], kind: pa.DataType) -> None:
+    for name, fixed in itertools.product([*NAMES, "account", "zone"], range(20)):
+        sums = []
+        for values in (one, other):
+            rows = pa.table({"account": [fixed] * len(values), "time": [7] * len(values), name: pa.array(values).cast(kind)})
+            sums.append(int(row_hashes(rows).sum(dtype=np.uint64)))
+        assert sums[0] != sums[1]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[1.5, -1.5], [0, -(1 << 63)], [0, 1 << 48], [0, 1], [0.0, 1.0], ["ITEM0000", "ITEM0001"], [None, {"f": None}]],
+    ids=str,
+)
+def test_differences_of_digests_have_all_bits(values: list[Any]) -> None:
+    """Of a difference that ends in many zero bits, a few equal rows would make none."""
+    other = pa.array(values).type
+    for name in ("aa", "zz"):
+        keys = np.arange(4000)
+        hashes = [row_hashes(pa.table({"key": keys, "n": keys % 7, name: pa.array([value] * 4000, other)})) for value in values]
+        differences = [hashes[0] - hashes[1], np.diff(hashes[0] - hashes[1])]  # of a row, and of two that exchange values
+        for each in differences:
+            assert np.median(each & (~each + np.uint64(1))) <= 4
+            assert np.count_nonzero(each & np.uint64((1 << 24) - 1) == 0) <= 1
+
+
+@pytest.mark.parametrize("rounding", [True, False])
+@pytest.mark.parametrize("kind", [pa.float64(), pa.struct([("f", pa.int64())])], ids=str)
+def test_other_patterns_of_nulls_are_found(kind: pa.DataType, rounding: bool) -> None:
+    there = 0.0 if pa.types.is_floating(kind) else {"f": None}
+    patterns = [
+        ([there, None, there, None], [there, None, None, there]),
+        ([there, None, there, None], [None, there, there, None]),
+    ]
+    for name in NAMES:
+        digests = []
+        for x, y in patterns:
+            rows = pa.table({"key": [1, 1, 2, 2], name: pa.array(x, kind), "zz": pa.array(y, kind)})
+            digests.append(int(row_hashes(rows, FloatSums() if rounding else None).sum(dtype=np.uint64)))
+        assert digests[0] != digests[1]
 
 
 VALUES = [[0, 1], [0, 1 << 32], [0, -(1 << 63)], [1.0, 2.0], [0.0, -1.0], [None, 0], ["", "a"], [b"", None]]

@@ -26,12 +26,13 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
 _SHIFT = np.uint64(33)
 _MASKS = np.array([(1 << 8 * n) - 1 for n in range(8)] + [(1 << 64) - 1], dtype=np.uint64)
-_ROWS, _BYTES = 1 << 14, 16 << 20
-"""How many rows, and about how many bytes, are hashed at once: columns of numbers that stay in the processor's cache."""
+_ROWS, _BYTES = 1 << 17, 16 << 20
+"""How many rows, and about how many bytes, are hashed at once: enough that calls cost little, and few enough for a cache."""
 _LONG = 1 << 10
 _COARSE = 1000.0
-_LEFT = 1000.0
-_MANTISSA, _HALF = np.uint64(12), np.uint64(0x3FE0000000000000)
+_LEFT = 1000.0 * 2.0**-64
+_MANTISSA, _WEIGHT = np.uint64(12), np.float64(2.0**-65).view(np.uint64)
+"""The weights are from 2⁻⁶⁵ to 2⁻⁶⁴: no sum is beyond the greatest number, in whatever order the values come."""
 _FOLD = np.uint64(29)
 _BEGIN = np.uint64(0x9E6C63D0876A9A47)
 _INTEGERS = {
@@ -52,7 +53,7 @@ _PLAIN = {pa.bool_().id, *_INTEGERS, *_FLOATS}
 class FloatSums:
     """Sums of the floating-point values of each column, so that two batches can be compared up to rounding.
 
-    Each finite value counts with a weight from a half to 1 that follows from the rest of its row. So two rows that exchange
+    Each finite value counts with a weight from 2⁻⁶⁵ to 2⁻⁶⁴ that follows from the rest of its row. So two rows that exchange
     their values change the sum. In a list, it also follows from the rest of the element and from the rank of the value among
     those of the row.
 
@@ -60,7 +61,7 @@ class FloatSums:
         sums: For each column, by its path (``a.b`` for a field of a struct): the sum; and the norm of the magnitudes, the root of
             the sum of their squares, by which one tells roundings, which are independent, from a difference. The magnitude of a
             value is its absolute value and 1000 more, because what is left of a sum whose terms cancel is nothing but their
-            roundings. Of a value of fewer than 64 bits, it is 1000 times as much.
+            roundings; all this with the weights of the values. Of a value of fewer than 64 bits, it is 1000 times as much.
     """
 
     sums: dict[str, tuple[float, float]] = field(default_factory=dict)
@@ -126,7 +127,7 @@ class _Values:
         hashes = rows if self.at is None else rows[self.at]
         if self.collected:
             hashes = _mixed(hashes ^ self._ranked())
-        weights: _Floats = ((hashes >> _MANTISSA) | _HALF).view(np.float64)
+        weights: _Floats = ((hashes >> _MANTISSA) | _WEIGHT).view(np.float64)
         return weights
 
     def _ranked(self) -> _Hashes:
@@ -199,13 +200,14 @@ def _of_batch(batch: pa.RecordBatch, floats: FloatSums | None) -> _Hashes:
 class _Chain:
     """The hash of each row, to which its columns are added one after the other.
 
-    After each, the hash is multiplied and folded: a product has no bit of its factors further down, so the first bits of two
-    columns, or the last ones of numbers whose last bits are there, would not reach the others.
+    After each, the bits are mixed: a product has no bit of its factors further down, so the first bits of two columns, or the
+    last ones of numbers whose last bits are there, would only meet each other.
     """
 
     def __init__(self, rows: int) -> None:
         self._rows = rows
         self._found: _Hashes | None = None
+        self._folded = np.empty(rows, dtype=np.uint64)
 
     def add(self, values: _Hashes, odd: np.uint64, nulls: npt.NDArray[np.bool_] | None) -> None:
         """Add a column. Its nulls change nothing."""
@@ -215,7 +217,8 @@ class _Chain:
         else:
             self._found += values
         self._found *= odd
-        self._found ^= self._found >> _FOLD
+        self._found ^= np.right_shift(self._found, _FOLD, out=self._folded)
+        self._found *= _SECOND
         if before is not None:
             self._found[nulls] = before
 
@@ -232,9 +235,8 @@ class _Chain:
         return self._found
 
     def result(self) -> _Hashes:
-        """Return the hashes. The square tells apart rows that exchange values, whose sums would be the same."""
-        found = self._begun()
-        return np.multiply(found, found, out=found)
+        """Return the hashes, of which each bit depends on all bits of the row: sums of them are compared."""
+        return _mixed(self._begun())
 
 
 def _add(chain: _Chain, path: _Path, array: pa.Array, loose: _Loose | None) -> None:

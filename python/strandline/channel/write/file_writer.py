@@ -183,8 +183,9 @@ class FileWriter:
     def _flush(self) -> None:
         if not self._buffer:
             return
-        rows = pa.concat_tables(self._buffer)
-        if self._times is not None:  # of many rows at once: most of the time for a few is that of calls
+        # Together, because most of the time for a few rows at once is that of calls.
+        rows = pa.concat_tables(self._buffer).combine_chunks()
+        if self._times is not None:
             self._times.add(rows.column(self._time_column), row_hashes(rows, self._floats) if self._digests else None)
         if self._parquet is None:
             path = f"{self._prefix}-{self._name}-{len(self._written):05d}.parquet"
