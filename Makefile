@@ -87,7 +87,7 @@ demo: setup ## two weeks of real flights, exactly, beside Spark's own watermark 
 	$(BIN)/python examples/flights/run.py --days $(DAYS) --pause $(PAUSE)
 
 # One of so many of the long tests runs, drawn anew each time. DRAW=1 runs all of them.
-DRAW   ?= 20
+DRAW   ?= 40
 
 test: scala lint spark core types ## everything: lint, types, Scala tests, Python tests, doctests, examples (DRAW=1: all long ones)
 

@@ -18,7 +18,7 @@ from helpers import ROOT, shared_session, stop_shared_session
 
 # Each run draws other examples, so many runs see many.
 settings.register_profile(
-    "strandline", max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+    "strandline", max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile("strandline")
 
