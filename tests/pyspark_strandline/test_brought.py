@@ -18,7 +18,10 @@ pytestmark = pytest.mark.spark
 
 
 def live(story: Story | LoopStory, crashes: Sequence[str], batches: int = 2) -> str | None:
-    """Live through a story. Return the condition with which the query was refused, if it was."""
+    """Live through a story. Return the condition with which the query was refused, if it was.
+
+    ``batches``: how many new ones come before each crash.
+    """
     story.change_table()
     for crash in crashes:
         for _ in range(batches):

@@ -242,3 +242,27 @@ def test_in_a_loop_a_row_is_in_the_result_if_and_only_if_it_went_round(spark: An
     assert "start the loop anew" in refused(start)
     refused(lambda: start(acceptReplay=str(batch)), "STRANDLINE_OPTION_INVALID")
     assert {name: len(list(log.glob("*.json"))) for name, log in logs.items()} == before
+
+
+def test_a_run_says_once_what_its_results_depend_on(spark: Any, tmp_path: Path) -> None:
+    log4j, name = spark._jvm.org.apache.logging.log4j, "strandline.spark.tables.Dependence"
+    log4j.core.config.Configurator.setLevel(name, log4j.Level.WARN)
+    layout = log4j.core.layout.PatternLayout.newBuilder().withPattern("%m%n").build()
+    builder = log4j.core.appender.FileAppender.newBuilder().withFileName(str(tmp_path / "log"))
+    appender = builder.setName("told").setLayout(layout).build()
+    appender.start()
+    logger = log4j.LogManager.getContext(False).getLogger(name)
+    logger.addAppender(appender)
+    try:
+        source = three_rows(tmp_path / "in")
+        for extra in (0, 1):
+            say(source, "a", (4 + extra, 4), then=[5 + extra])
+            frame = stream(spark, tmp_path / "in", maxFilesPerTrigger=1).where(F.rand() >= 0)
+            run(frame, tmp_path / "out", tmp_path / "checkpoint")
+        run(stream(spark, tmp_path / "in"), tmp_path / "plain", tmp_path / "other")
+    finally:
+        logger.removeAppender(appender)
+        appender.stop()
+    told = (tmp_path / "log").read_text().splitlines()
+    assert len(told) == 2
+    assert all("its results depend on more than" in line and "rand()" in line for line in told)

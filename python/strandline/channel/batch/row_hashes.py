@@ -240,6 +240,7 @@ class _Chain:
 
 
 def _add(chain: _Chain, path: _Path, array: pa.Array, loose: _Loose | None) -> None:
+    """Add a column to the chain; of a struct, its fields. In ``loose``, only which numbers are not finite is added."""
     kind = array.type
     if array.null_count == len(array):
         return

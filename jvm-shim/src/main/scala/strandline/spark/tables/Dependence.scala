@@ -28,8 +28,8 @@ private[spark] object Dependence extends Logging {
   private val told = Collections.synchronizedMap(new WeakHashMap[StreamExecution, UUID])
 
   def warn(query: StreamExecution): Unit = if (told.put(query, query.runId) != query.runId) {
-    // A batch does not fail because of what is said of it.
-    val found = Try(of(query.getLatestExecutionContext().executionPlan.withCachedData)).getOrElse(Nil)
+    // A batch does not fail because of what is said of it. But that nothing could be said is said, too.
+    val found = Try(of(query.getLatestExecutionContext().executionPlan.withCachedData)).recover { case error => Seq(s"what its plan does not tell ($error)") }.get
     if (found.nonEmpty) {
       val name = Option(query.name).fold(query.id.toString)(name => s"$name (${query.id})")
       logWarning(s"Query $name: its results depend on more than the channels and tables that it reads: ${found.mkString("; ")}. See docs/repeated-batches.md.")
