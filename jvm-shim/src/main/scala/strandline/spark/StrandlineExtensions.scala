@@ -8,13 +8,12 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.classic
 import org.apache.spark.sql.execution.streaming.state.strandline.SparkInternals
-import strandline.spark.batch.BatchFrontiers
 import strandline.spark.catalog.{DescribeStrategy, LateTableRule, SinkCheckRule, TableNameRule, TableSinkRule, TableWriteRule}
 import strandline.spark.compat.{BuildInfo, HiveHintRules, PythonEnvironmentRule, SparkLine, SparkReferences, StorageRedactionRule}
 import strandline.spark.errors.{Errors, StrandlineException}
 import strandline.spark.plan.{
   ExtensionOption, ExtensionOptionRule, LateExtensionOptionRule, PushThroughTimeTransform, TagRule, TimePrefixRule,
-  TimeTransformStrategy, WithoutInputs
+  TimeTransformStrategy
 }
 import strandline.spark.planner.{FrontierRule, LoopBodyRule}
 import strandline.spark.scan.{NativeScanRule, UnconstrainedStrategy}
@@ -67,8 +66,6 @@ class StrandlineExtensions extends SparkSessionExtensionsProvider {
       extensions.injectPostHocResolutionRule(_ => TimePrefixRule)
       extensions.injectPostHocResolutionRule(_ => LoopBodyRule)
       extensions.injectFunction(TransformTime.function)
-      extensions.injectPlanNormalizationRule(session =>
-        WithoutInputs(() => BatchFrontiers.areByInput(session.asInstanceOf[classic.SparkSession])))
       extensions.injectOptimizerRule(_ => PushThroughTimeTransform)
       extensions.injectOptimizerRule(session => TableVersionRule(session.asInstanceOf[classic.SparkSession]))
       extensions.injectOptimizerRule(session => new TableSinkRule(session.asInstanceOf[classic.SparkSession]))

@@ -77,12 +77,6 @@ object BatchFrontiers {
   /** Whether a query writes to our sink, or reads a source that states frontiers. */
   def isOurs(query: StreamExecution): Boolean = FrontierSource.isOurs(query.sink) || leavesOf(query).exists(_._2)
 
-  /**
-   * Whether the query of this thread's batch follows the frontiers of its inputs, as its offsets say. Outside of batches: yes.
-   */
-  def areByInput(session: SparkSession): Boolean =
-    activeQuery(session).filter(inBatch(_, session.sparkContext)).flatMap(of).forall(_.end.inputs.nonEmpty)
-
   /** Returns every source of the query, in the plan's order. */
   def sourcesOf(query: StreamExecution): Seq[SparkDataStream] = leavesOf(query).map(_._1)
 

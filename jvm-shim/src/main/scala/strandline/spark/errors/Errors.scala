@@ -232,13 +232,6 @@ private[spark] object Errors {
       "Spark's offline repartitioning does not know how these operators distribute their keys. Restore the checkpoint from " +
         "before the repartitioning, or begin a new one, in a loop with new channels for its feedback and its results.")
 
-  def stateKeyNotNormalized(operator: Long, columns: Seq[String]): StrandlineDataException = new StrandlineDataException(
-    "STRANDLINE_STATE_KEY_NOT_NORMALIZED",
-    "55000",
-    s"The state of operator $operator, a processor, has a key in ${columns.mkString(", ")} with -0.0, or with a NaN other " +
-      "than Spark's. An earlier release kept such keys apart, so that the states of one key are several.",
-    "Begin a new checkpoint, in a loop with new channels for its feedback and its results.")
-
   def stateMetadataInvalid(operator: Long, folder: String, why: String): StrandlineDataException = new StrandlineDataException(
     "STRANDLINE_STATE_METADATA_INVALID",
     "55000",

@@ -17,7 +17,7 @@ import strandline.spark.time.{Summary, TimeColumn}
  * join of several inputs, and above a union of times with different summaries.
  *
  * `allowsFilterPushdown`: whether the optimizer may push a filter through it ([[PushThroughTimeTransform]]). `onlyInputs`:
- * whether it only says which inputs of a source the times come by ([[WithoutInputs]]).
+ * whether it only says which inputs of a source the times come by.
  */
 final case class TimeTransformNode(times: Seq[Attribute], summaries: Seq[Option[Summary]], child: LogicalPlan,
     allowsFilterPushdown: Boolean = false, onlyInputs: Boolean = false)
@@ -64,8 +64,7 @@ object TimeTransformStrategy extends SparkStrategy {
 
 /**
  * Pushes filters, and projections of fields of structs, through a [[TimeTransformNode]] that allows it. The state of a join has
- * the columns that the plan above it uses, so this changes the state's schema. So the rule pushes only what earlier versions
- * pushed.
+ * the columns that the plan above it uses, so what is pushed is part of the state's schema.
  */
 object PushThroughTimeTransform extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan = plan.transformDown {
@@ -94,19 +93,5 @@ object PushThroughTimeTransform extends Rule[LogicalPlan] {
     case field: GetStructField => isField(field.child)
     case field: GetArrayStructFields => isField(field.child)
     case _ => false
-  }
-}
-
-/**
- * Removes the nodes that only say by which inputs times come from the batches of a query whose offsets state no inputs. It began
- * with a release without such nodes, and the optimizer must make the plan of its state again.
- *
- * It runs on the analysed plan of each batch, before the optimizer.
- */
-final case class WithoutInputs(states: () => Boolean) extends Rule[LogicalPlan] {
-  override def apply(plan: LogicalPlan): LogicalPlan = {
-    def isOne(node: LogicalPlan) = node match { case moved: TimeTransformNode => moved.onlyInputs; case _ => false }
-    if (!plan.exists(isOne) || states()) plan
-    else plan.transformUp { case moved: TimeTransformNode if moved.onlyInputs => moved.child }
   }
 }

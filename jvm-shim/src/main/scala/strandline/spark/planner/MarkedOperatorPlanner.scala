@@ -20,9 +20,8 @@ object MarkedOperatorPlanner {
     val dedup = operator.dedup
     def timed(values: StructType, operator: MarkedOperator = operator) = {
       val closed = ClosedBy(operator.key.time, frontier)
-      val groups = if (operator.kind == MarkedOperator.Notify) operator.key.by else Seq.empty
       new TimedState(operator.layout(values, dedup.session), operator.keys, closed, end, operator.info,
-        dedup.conf.stateStoreProviderClass, Some(operator.partition), groups)
+        dedup.conf.stateStoreProviderClass, Some(operator.partition))
     }
     if (operator.kind == MarkedOperator.Hold) {
       val rows = guard(operator.exchanged(operator.beforeExchange))

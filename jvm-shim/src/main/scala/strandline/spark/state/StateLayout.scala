@@ -1,6 +1,5 @@
 package strandline.spark.state
 
-import java.nio.charset.StandardCharsets.UTF_8
 import java.util.UUID
 
 import scala.util.control.NonFatal
@@ -15,8 +14,6 @@ import org.apache.spark.sql.execution.streaming.state.{
   KeyStateEncoderSpec, NoPrefixKeyStateEncoderSpec, OperatorStateMetadata, OperatorStateMetadataReader,
   OperatorStateMetadataUtils, OperatorStateMetadataV1, PrefixKeyScanStateEncoderSpec
 }
-import org.apache.spark.sql.execution.streaming.state.strandline.StreamingInternals
-import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.StructType
 import strandline.spark.errors.{Errors, StrandlineDataException}
 import strandline.spark.state.cache.LruCache
@@ -104,16 +101,11 @@ private object OperatorMetadata {
         case NonFatal(error) =>
           throw invalid(info, s"its metadata file cannot be read (${error.toString.linesIterator.next().take(200)})")
       }
-    val files = CheckpointFileManager.create(folder, hadoop)
-    if (info.storeVersion == 0) unfinished(folder, files).foreach(files.delete)
     stated match {
-      case Some(OperatorStateMetadataV1(_, Array(store)))
-          if info.storeVersion > 0 && store.numColsPrefixKey == 0 && wasNotReplaced(folder, files) =>
-        throw invalid(info,
-          "an earlier release has encoded its keys with a prefix, and Spark kept a metadata file that states none")
       case Some(OperatorStateMetadataV1(operator, Array(store))) =>
         if (info.storeVersion == 0 && mayBegin && store.numColsPrefixKey != wanted) {
-          write(folder, OperatorStateMetadataV1(operator, Array(store.copy(numColsPrefixKey = wanted))), files)
+          write(folder, OperatorStateMetadataV1(operator, Array(store.copy(numColsPrefixKey = wanted))),
+            CheckpointFileManager.create(folder, hadoop))
           wanted
         } else if (store.numColsPrefixKey == wanted || store.numColsPrefixKey == 0) store.numColsPrefixKey
         else throw otherPrefix(info, store.numColsPrefixKey, if (wanted == 0) "none" else s"$wanted or none")
@@ -125,24 +117,6 @@ private object OperatorMetadata {
 
   private def invalid(info: StatefulOperatorStateInfo, why: String) =
     Errors.stateMetadataInvalid(info.operatorId, folderOf(info).toString, why)
-
-  /** Returns the temporary files that a manager leaves where it has replaced no file. */
-  private def unfinished(folder: Path, files: CheckpointFileManager): Seq[Path] =
-    files.list(OperatorStateMetadataV1.metadataFilePath(folder).getParent).toSeq.map(_.getPath).filter(
-      _.getName.matches("""\.metadata\..*\.tmp"""))
-
-  /**
-   * Whether RocksDB would read the keys with another encoding than an earlier release has written them with.
-   *
-   * That release overwrote the metadata file. Where a rename replaces no file, Spark's manager kept the old file and left the new
-   * one under its temporary name. Keys without RocksDB look the same in either encoding.
-   */
-  private def wasNotReplaced(folder: Path, files: CheckpointFileManager): Boolean =
-    !StreamingInternals.countsRows(SQLConf.get.stateStoreProviderClass) && unfinished(folder, files).exists { file =>
-      val in = files.open(file)
-      try """"numColsPrefixKey":[1-9]""".r.findFirstIn(new String(in.readAllBytes(), UTF_8)).isDefined
-      finally in.close()
-    }
 
   /**
    * Replaces the file that Spark has written before its first batch.

@@ -1,7 +1,7 @@
 package strandline.spark.state
 
 import org.apache.spark.sql.execution.streaming.state.strandline.{
-  OperatorStore, PrefixRemoval, SparkInternals, StreamingInternals
+  OperatorStore, PrefixRemoval, StreamingInternals
 }
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.TaskContext
@@ -17,8 +17,7 @@ import strandline.spark.time.InputFrontiers
  * State whose keys are found by their times. So the cost of a batch depends on what it closes, not on the state's size.
  *
  * `closed` is the predicate over the times, the first of `keys`. `end` has the frontiers of that predicate. `partition` computes
- * the partition that a key belongs to, for keys that Spark cannot place. `groups` are those of `keys` whose values the operator
- * normalises. An earlier release did not: it had a state of its own for -0.0, and for each NaN.
+ * the partition that a key belongs to, for keys that Spark cannot place.
  */
 final class TimedState(
     val layout: StateLayout,
@@ -27,8 +26,7 @@ final class TimedState(
     end: InputFrontiers,
     info: StatefulOperatorStateInfo,
     provider: String,
-    partition: Option[Expression] = None,
-    groups: Seq[Attribute] = Seq.empty)
+    partition: Option[Expression] = None)
     extends Serializable {
   private val run = info.queryRunId
   private val checkpointIds = info.stateStoreCkptIds
@@ -42,16 +40,8 @@ final class TimedState(
     val base = checkpointIds.map(_.apply(store.id.partitionId).head)
     val predicate = Predicate.create(closed, keys.take(layout.times))
     predicate.initialize(TaskContext.getPartitionId())
-    new OpenTimeIndex(store, StateStoreProviderId(store.id, run), base, layout, predicate, end, storeCounts, checked(store))
-  }
-
-  private def checked(store: ReadStateStore): UnsafeRow => Unit = {
-    val belongs = partition.fold((_: UnsafeRow) => ())(inItsPartition(store, _))
-    val isNormal = normal
-    key => {
-      belongs(key)
-      if (!isNormal(key)) throw Errors.stateKeyNotNormalized(info.operatorId, groups.map(_.name))
-    }
+    new OpenTimeIndex(store, StateStoreProviderId(store.id, run), base, layout, predicate, end, storeCounts,
+      partition.fold((_: UnsafeRow) => ())(inItsPartition(store, _)))
   }
 
   private def inItsPartition(store: ReadStateStore, number: Expression): UnsafeRow => Unit = {
@@ -60,16 +50,6 @@ final class TimedState(
       val belongs = numberOf(key).getInt(0)
       if (belongs != store.id.partitionId)
         throw Errors.stateRepartitioned(info.operatorId, store.id.partitionId, belongs, info.numPartitions)
-    }
-  }
-
-  /** Whether a key is as the operator would write it. */
-  private def normal: UnsafeRow => Boolean = {
-    val normalized = groups.map(SparkInternals.normalized(_))
-    if (normalized == groups) _ => true
-    else {
-      val (found, wanted) = (UnsafeProjection.create(groups, keys), UnsafeProjection.create(normalized, keys))
-      key => found(key) == wanted(key)
     }
   }
 }

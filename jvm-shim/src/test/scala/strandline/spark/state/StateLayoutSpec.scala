@@ -134,31 +134,6 @@ class StateLayoutSpec extends StreamSpec {
     }
   }
 
-  test("a state whose encoding an earlier release could not note stops the query with RocksDB, and is read without") {
-    def noted(file: Path): Unit = {
-      Files.copy(file, file.resolveSibling(".metadata.0f-2.tmp"))
-      rewrite(file, Files.readString(file).replace("\"numColsPrefixKey\":1", "\"numColsPrefixKey\":0"))
-    }
-    withConf(rocksDb)(assert(spoilt(sums)(noted).contains("an earlier release has encoded its keys with a prefix,")))
-    withConf(rocksDb) {
-      val (s, checkpoint) = (script("int64", "k" -> StringType, "n" -> LongType), tempDir())
-      s.add("[2]", Row(1L, "x", 1L), Row(2L, "x", 2L))
-      emitted(read(s).groupBy("time", "k").agg(sum("n")), "update", checkpoint)
-      noted(metadata(checkpoint))
-      s.add("[3]", Row(2L, "x", 5L))
-      val untimed = read(s).select(col("time").as("time", Metadata.empty), col("k"), col("n")).groupBy("time", "k").agg(sum("n"))
-      val told =
-        intercept[org.apache.spark.sql.streaming.StreamingQueryException](runAll(untimed, "update", checkpoint)).getMessage
-      assert(told.contains("an earlier release has encoded its keys with a prefix,"), told)
-    }
-    val (s, checkpoint) = (script("int64", "k" -> StringType, "n" -> LongType), tempDir())
-    s.add("[2]", Row(1L, "x", 1L), Row(2L, "x", 2L))
-    emitted(sums(s), checkpoint = checkpoint)
-    noted(metadata(checkpoint))
-    s.add("[3]", Row(2L, "x", 5L))
-    assert(emitted(sums(s), checkpoint = checkpoint) == Seq(Set(Row("x", 2L, 7L))))
-  }
-
   test("a marked operator without its prefix stops the query") {
     val mark = new MetadataBuilder().putString(OperatorMark.Key, MarkedOperator.Hold).build()
     def held(s: Script) = read(s).select(col("time"), lit(0L).as("mark", mark), col("k")).dropDuplicates("time", "mark", "k")
