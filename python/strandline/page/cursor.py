@@ -16,14 +16,13 @@ from strandline.errors import StrandlineError
 from strandline.page.lead import Lead
 from strandline.page.model import Move, Since
 from strandline.report.history import History
+from strandline.report.unread import UnreadRows
 from strandline.time.antichain import Antichain
 
 __all__ = ["Cursor", "moment_of"]
 
 _LAST_MS = 253_402_300_799_999  # the year 9999
 _MOST_MOVES = 200
-_MOST_READ = 1000
-"""So many commits are read at most to count what a query has not read."""
 _MOST_SEARCHES = 20
 
 
@@ -76,13 +75,12 @@ class Cursor:
         self.changed_ms: int | None = None
         self.reads: dict[str, tuple[Input, ...]] = {}
         """What the newest commit of each producer says that its query has read."""
+        self.unread = UnreadRows(channel)
         self.moves: deque[Move] = deque(maxlen=_MOST_MOVES)
         self.rows: Counter[int] = Counter()
         """The rows of the commits in the window, by the number of their times."""
         self._window = window
         self._row_commits: deque[_Rows] = deque()
-        self._sizes: dict[int, int | None] = {}
-        """The number of rows of commits, by version."""
         self._since: dict[str, tuple[int, int | None]] = {}
         self._steps: dict[str, deque[tuple[int, int | None]]] = {}
         """The number of what each producer held, from each moment on."""
@@ -170,8 +168,7 @@ class Cursor:
 
     def _note(self, commit: Commit, ms: int | None) -> None:
         """Remember what a commit brings: its rows, and what its query has read."""
-        counts = commit.files.rows
-        self._remember(commit.version, None if -1 in counts else sum(counts))
+        self.unread.note(commit)
         statement = commit.statement
         if statement is None:
             return
@@ -250,39 +247,6 @@ class Cursor:
                 steps = [(self.first_ms, None if state is None else self.lead.least(state.holds))]
         scale = 1e6 if self.lead.is_clock else 1
         return tuple((ms, value / scale) for ms, value in _behind(steps, list(self._far), now_ms))
-
-    def unread(self, read: Input) -> tuple[int, int | None, bool] | None:
-        """Return the commits and rows that come after a position, and whether all were counted; ``None`` if nothing does."""
-        commits = self.version - read.commit + 1
-        if commits <= 0:
-            return None
-        rows = 0
-        first = max(read.commit, self.version - _MOST_READ + 1, 0)
-        for version in range(first, self.version + 1):
-            size = self._size(version)
-            if size is None:
-                return commits, None, False
-            rows += size
-        if read.file and first == read.commit:
-            rows -= self._first_files(read)
-        return commits, rows, first == read.commit
-
-    def _first_files(self, read: Input) -> int:
-        commit = self.channel.log.read(read.commit)
-        return 0 if commit is None else sum(rows for rows in commit.files.rows[: read.file] if rows > 0)
-
-    def _size(self, version: int) -> int | None:
-        if version not in self._sizes:
-            commit = self.channel.log.read(version)
-            counts = [-1] if commit is None else commit.files.rows
-            self._remember(version, None if -1 in counts else sum(counts))
-        return self._sizes[version]
-
-    def _remember(self, version: int, rows: int | None) -> None:
-        self._sizes[version] = rows
-        if len(self._sizes) > 4 * _MOST_READ:
-            for old in sorted(self._sizes)[: 2 * _MOST_READ]:
-                del self._sizes[old]
 
 
 def texts(times: Antichain, most: int = 100) -> tuple[str, ...]:
