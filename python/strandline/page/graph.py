@@ -11,10 +11,10 @@ from strandline.channel.statements.statement import REGISTRAR
 from strandline.delta.store_errors import without_secrets
 from strandline.errors import StrandlineError, printable
 from strandline.ingest.recorded import entries_of
-from strandline.page.channel_view import kind_of
 from strandline.page.cursor import Cursor, texts
 from strandline.page.model import ChannelView, Edge, Node, Unread
 from strandline.report.graph import query_in
+from strandline.report.holders import kind_of
 from strandline.scope import Scope
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time
