@@ -82,11 +82,10 @@ class Cursor:
         self._window = window
         self._row_commits: deque[_Rows] = deque()
         self._since: dict[str, tuple[int, int | None]] = {}
-        self._steps: dict[str, deque[tuple[int, int | None]]] = {}
-        """The number of what each producer held, from each moment on."""
+        self._steps: dict[str | None, deque[tuple[int, int | None]]] = {}
+        """The number of what each producer held, and of the frontier (``None``), from each moment on."""
         self._far: deque[tuple[int, int]] = deque(maxlen=_MOST_MOVES)
         """The furthest number, from each moment on."""
-        self._front: deque[tuple[int, int | None]] = deque(maxlen=_MOST_MOVES)
         self._searched: set[str] = set()
         self._states: tuple[int, list[tuple[str, ProducerState]]] | None = None
         self._begin()
@@ -104,13 +103,10 @@ class Cursor:
         commit = self.channel.log.read(first)
         self.first_ms = None if commit is None else moment_of(commit.timestamp_ms)
         self.changed_ms = self.first_ms
-        self._frontier = self.progress.frontier.copy()
-        self.moves.append(self._move(first, self.first_ms))
+        self._moved(first, self.first_ms)
         for state in [*(state for _, state in self.states), self.progress.get(REGISTRAR)]:
             for time in () if state is None else state.holds:
                 self._reach(self.lead(time), self.first_ms)
-        if self.first_ms is not None:
-            self._front.append((self.first_ms, self.lead.least(self._frontier)))
         if commit is not None:
             self._note(commit, self.first_ms)
         self.update()
@@ -148,23 +144,17 @@ class Cursor:
                 if state is None or (old is not None and old.holds == state.holds):
                     continue
                 self._since[name] = (commit.version, ms)
-                if ms is not None:
-                    steps = self._steps.setdefault(name, deque(maxlen=_MOST_MOVES))
-                    if not steps and old is not None and self.first_ms is not None:
-                        steps.append((self.first_ms, self.lead.least(old.holds)))
-                    steps.append((ms, self.lead.least(state.holds)))
+                if ms is not None and old is not None and name not in self._steps:
+                    self._step(name, old.holds, self.first_ms)
+                self._step(name, state.holds, ms)
                 for time in state.holds:
                     self._reach(self.lead(time), ms)
             for name in statement.removed:
                 for of in (self._since, self._steps, self.reads):
                     of.pop(name, None)
         self._note(commit, ms)
-        frontier = self.progress.frontier
-        if frontier != self._frontier:
-            self._frontier = frontier.copy()
-            self.moves.append(self._move(commit.version, ms))
-            if ms is not None:
-                self._front.append((ms, self.lead.least(frontier)))
+        if self.progress.frontier != self._frontier:
+            self._moved(commit.version, ms)
 
     def _note(self, commit: Commit, ms: int | None) -> None:
         """Remember what a commit brings: its rows, and what its query has read."""
@@ -195,8 +185,15 @@ class Cursor:
             if ms is not None:
                 self._far.append((ms, number))
 
-    def _move(self, version: int, ms: int | None) -> Move:
-        return Move(version, ms, texts(self._frontier))
+    def _moved(self, version: int, ms: int | None) -> None:
+        """Remember that the frontier is what it is from this commit on."""
+        self._frontier = self.progress.frontier.copy()
+        self.moves.append(Move(version, ms, texts(self._frontier)))
+        self._step(None, self._frontier, ms)
+
+    def _step(self, name: str | None, holds: Antichain, ms: int | None) -> None:
+        if ms is not None:
+            self._steps.setdefault(name, deque(maxlen=_MOST_MOVES)).append((ms, self.lead.least(holds)))
 
     def _search(self) -> None:
         """Find what queries have read whose newest commits are older than the window. Each is searched for once."""
@@ -238,13 +235,10 @@ class Cursor:
         Returns:
             Moments with distances, in seconds for clocks. Where there is no distance, because nothing was held or stated, 0.
         """
-        if name is None:
-            steps = list(self._front)
-        else:
-            steps = list(self._steps.get(name, ()))
-            if not steps and self.first_ms is not None:
-                state = self.progress.get(name)
-                steps = [(self.first_ms, None if state is None else self.lead.least(state.holds))]
+        steps = list(self._steps.get(name, ()))
+        if not steps and name is not None and self.first_ms is not None:
+            state = self.progress.get(name)
+            steps = [(self.first_ms, None if state is None else self.lead.least(state.holds))]
         scale = 1e6 if self.lead.is_clock else 1
         return tuple((ms, value / scale) for ms, value in _behind(steps, list(self._far), now_ms))
 
