@@ -26,7 +26,7 @@ AZURITE    := .build/azurite/.fetched
 export PYTHONDONTWRITEBYTECODE :=
 export OPENBLAS_NUM_THREADS := 1
 
-.PHONY: setup shim demo test check lint types scala core spark mutations soak bench docs wheel clean
+.PHONY: setup shim demo test check format lint types scala core spark mutations soak bench docs wheel clean
 .DEFAULT_GOAL := help
 # Set-up waits for downloads, and tests wait for processes.
 MAKEFLAGS += -j4
@@ -99,6 +99,10 @@ check: types setup $(BARE) ## the inner loop: lint, types, the tests without Spa
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+format: $(VENV)/.installed ## formats Python and Scala
+	$(BIN)/ruff format .
+	$(PYTHON) tools/format_scala.py
 
 types: lint
 	nice -n 5 $(BIN)/mypy

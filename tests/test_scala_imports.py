@@ -1,4 +1,4 @@
-"""Imports of the shim's Scala packages go down only, as ``docs/architecture.md`` lists them."""
+"""The shim's Scala packages: imports go down only, as ``docs/architecture.md`` lists them; no file and no line is too long."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ FLOORS = [
 """A file imports from its own package and from packages of lower floors."""
 
 MOST_FILES = 10
+MOST_COLUMNS = 130
 
 _NAME = re.compile(rf"(?<![\w.])(?:_root_\.)?((?:{re.escape(OWN)}|{re.escape(INTERNALS)})(?:\.[a-z]\w*)*)(?=\.[A-Z_{{])")
 _NO_CODE = re.compile(r'//[^\n]*|/\*.*?\*/|""".*?"""(?!")|"(?:[^"\\\n]|\\.)*"', re.DOTALL)
@@ -78,3 +79,15 @@ def test_no_package_has_more_files_than_one_can_look_over() -> None:
 def test_a_spec_lies_beside_what_it_tests() -> None:
     packages = {package(path) for path in files("main")}
     assert {package(path) for path in files("test")} <= packages
+
+
+def test_lines_are_as_short_as_in_python() -> None:
+    """``make format`` breaks code. It does not break long texts and comments."""
+    long = {
+        f"{path.name}:{number}"
+        for part in ("main", "test")
+        for path in files(part)
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if len(line) > MOST_COLUMNS
+    }
+    assert not long

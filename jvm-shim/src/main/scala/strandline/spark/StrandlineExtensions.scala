@@ -13,8 +13,8 @@ import strandline.spark.catalog.{DescribeStrategy, LateTableRule, SinkCheckRule,
 import strandline.spark.compat.{BuildInfo, HiveHintRules, PythonEnvironmentRule, SparkLine, SparkReferences, StorageRedactionRule}
 import strandline.spark.errors.{Errors, StrandlineException}
 import strandline.spark.plan.{
-  ExtensionOption, ExtensionOptionRule, LateExtensionOptionRule, PushThroughTimeTransform, TagRule, TimePrefixRule, TimeTransformStrategy,
-  WithoutInputs
+  ExtensionOption, ExtensionOptionRule, LateExtensionOptionRule, PushThroughTimeTransform, TagRule, TimePrefixRule,
+  TimeTransformStrategy, WithoutInputs
 }
 import strandline.spark.planner.{FrontierRule, LoopBodyRule}
 import strandline.spark.scan.{NativeScanRule, UnconstrainedStrategy}
@@ -49,11 +49,11 @@ class StrandlineExtensions extends SparkSessionExtensionsProvider {
         new TableWriteRule(_),
         new TableNameRule(_),
         _ => ExtensionOptionRule,
-        _ => SinkCheckRule
-      )
+        _ => SinkCheckRule)
       hints.foreach(rule => extensions.injectHintResolutionRule(session => rule(session.asInstanceOf[classic.SparkSession])))
       extensions.injectParser {
-        case (session: classic.SparkSession, parser) if SparkInternals.hasHiveCatalog(session) => new HiveHintRules(session, parser, hints)
+        case (session: classic.SparkSession, parser) if SparkInternals.hasHiveCatalog(session) =>
+          new HiveHintRules(session, parser, hints)
         case (_, parser) => parser
       }
       extensions.injectResolutionRule(_ => SparkCheckRule(() => lacking))
@@ -61,12 +61,14 @@ class StrandlineExtensions extends SparkSessionExtensionsProvider {
       extensions.injectResolutionRule(session => new TableWriteRule(session.asInstanceOf[classic.SparkSession]))
       extensions.injectResolutionRule(session => new LateTableRule(session.asInstanceOf[classic.SparkSession]))
       extensions.injectResolutionRule(_ => LateExtensionOptionRule)
-      extensions.injectResolutionRule(session => new PythonEnvironmentRule(session.asInstanceOf[classic.SparkSession], ExtensionOption.isOurs))
+      extensions.injectResolutionRule(session =>
+        new PythonEnvironmentRule(session.asInstanceOf[classic.SparkSession], ExtensionOption.isOurs))
       extensions.injectPostHocResolutionRule(_ => TagRule)
       extensions.injectPostHocResolutionRule(_ => TimePrefixRule)
       extensions.injectPostHocResolutionRule(_ => LoopBodyRule)
       extensions.injectFunction(TransformTime.function)
-      extensions.injectPlanNormalizationRule(session => WithoutInputs(() => BatchFrontiers.areByInput(session.asInstanceOf[classic.SparkSession])))
+      extensions.injectPlanNormalizationRule(session =>
+        WithoutInputs(() => BatchFrontiers.areByInput(session.asInstanceOf[classic.SparkSession])))
       extensions.injectOptimizerRule(_ => PushThroughTimeTransform)
       extensions.injectOptimizerRule(session => TableVersionRule(session.asInstanceOf[classic.SparkSession]))
       extensions.injectOptimizerRule(session => new TableSinkRule(session.asInstanceOf[classic.SparkSession]))

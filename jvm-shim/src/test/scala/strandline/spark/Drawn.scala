@@ -10,5 +10,6 @@ object Drawn {
   val seed: Long = sys.props.get("strandline.seed").fold(System.nanoTime())(_.toLong)
   println(s"Cases are drawn by -Dstrandline.seed=$seed")
 
-  def apply[A](cases: Seq[A], most: Int): Seq[A] = if (sys.props.contains("strandline.runs")) cases else new Random(seed).shuffle(cases).take(most)
+  def apply[A](cases: Seq[A], most: Int): Seq[A] =
+    if (sys.props.contains("strandline.runs")) cases else new Random(seed).shuffle(cases).take(most)
 }

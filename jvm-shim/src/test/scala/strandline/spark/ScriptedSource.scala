@@ -90,7 +90,8 @@ class ScriptedProvider extends TableProvider with DataSourceRegister {
 
 class ScriptedTable(script: Script) extends Table with SupportsRead {
   override def name(): String = script.name
-  override def columns(): Array[Column] = script.schema.map(f => Column.create(f.name, f.dataType, f.nullable, null, f.metadata.json)).toArray
+  override def columns(): Array[Column] =
+    script.schema.map(f => Column.create(f.name, f.dataType, f.nullable, null, f.metadata.json)).toArray
   override def capabilities(): java.util.Set[TableCapability] = Set(TableCapability.MICRO_BATCH_READ).asJava
   override def newScanBuilder(options: CaseInsensitiveStringMap): ScanBuilder = {
     script.options = options.asScala.toMap

@@ -35,7 +35,8 @@ abstract class StreamSpec extends AnyFunSuite {
   def tempDir(): String = Files.createTempDirectory("strandline").toString
 
   /** Runs `frame` during `play`, and returns its batches. */
-  def run(frame: DataFrame, mode: String = "append", checkpoint: String = tempDir(), trigger: Trigger = Trigger.ProcessingTime(0))(
+  def run(frame: DataFrame, mode: String = "append", checkpoint: String = tempDir(),
+      trigger: Trigger = Trigger.ProcessingTime(0))(
       play: StreamingQuery => Unit): Seq[Batch] = {
     val batches = mutable.ArrayBuffer.empty[Batch]
     val query = frame.writeStream
@@ -56,15 +57,19 @@ abstract class StreamSpec extends AnyFunSuite {
     batches.toSeq
   }
 
-  /** Whether the output property is what a task sees, after a query of the user on the same thread. Both are jobs in each batch. */
+  /**
+   * Whether the output property is what a task sees, after a query of the user on the same thread. Both are jobs in each batch.
+   */
   protected def asksTasks: Boolean = false
 
   private def outputInTasks(session: SparkSession): Option[String] = {
     assert(session.range(0, 3, 1, 1).groupBy().count().head().getLong(0) == 3)
-    session.sparkContext.parallelize(Seq(1), 1).map(_ => Option(TaskContext.get().getLocalProperty("strandline.output"))).collect().head
+    session.sparkContext.parallelize(Seq(1), 1).map(_ =>
+      Option(TaskContext.get().getLocalProperty("strandline.output"))).collect().head
   }
 
-  private def steps(progress: StreamProgress): Map[String, Int] = progress.iterator.collect { case (stream: ScriptedStream, offset) =>
+  private def steps(
+      progress: StreamProgress): Map[String, Int] = progress.iterator.collect { case (stream: ScriptedStream, offset) =>
     stream.script.name -> Script.stepOf(offset.json)
   }.toMap
 
@@ -98,9 +103,11 @@ abstract class StreamSpec extends AnyFunSuite {
 }
 
 object StreamSpec {
+
   /** The managers of checkpoint files that a local disk can have: Spark's default, and the one by Hadoop's `FileSystem`. */
   val FileManagers: Seq[String] =
-    Seq("FileContextBased", "FileSystemBased").map(name => s"org.apache.spark.sql.execution.streaming.checkpointing.${name}CheckpointFileManager")
+    Seq("FileContextBased", "FileSystemBased").map(name =>
+      s"org.apache.spark.sql.execution.streaming.checkpointing.${name}CheckpointFileManager")
 
   // Named in spark.sql.extensions as well as in META-INF/services, to show that loading it twice is harmless.
   lazy val session: SparkSession = SparkSession

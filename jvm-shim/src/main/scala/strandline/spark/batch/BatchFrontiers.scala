@@ -10,7 +10,9 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.connector.read.streaming.{Offset, SparkDataStream}
 import org.apache.spark.sql.execution.datasources.v2.StreamingDataSourceV2ScanRelation
-import org.apache.spark.sql.execution.streaming.runtime.{MicroBatchExecution, StreamExecution, StreamingExecutionRelation, StreamProgress}
+import org.apache.spark.sql.execution.streaming.runtime.{
+  MicroBatchExecution, StreamExecution, StreamingExecutionRelation, StreamProgress
+}
 import org.apache.spark.sql.execution.streaming.state.strandline.SparkInternals
 import org.json4s._
 import strandline.spark.errors.Errors
@@ -21,10 +23,11 @@ import strandline.spark.time.{Antichain, InputFrontiers, Json, TimeDomain}
  * A source's frontiers before and after a batch, and the source's name in messages.
  *
  * `channels`: the ids of the channels that it reads. `feedback`: for each channel of the loop that the query writes, by name, its
- * id and the path summary that the rows must take to it. `loop`: what the query states to the other queries of the loop. `positions`: how
- * far it has read each channel, and where the channel is.
+ * id and the path summary that the rows must take to it. `loop`: what the query states to the other queries of the loop.
+ * `positions`: how far it has read each channel, and where the channel is.
  */
-final case class SourceFrontier(name: String, start: InputFrontiers, end: InputFrontiers, channels: Seq[String], feedback: Option[JObject], loop: Option[JObject] = None, positions: Seq[JObject] = Nil)
+final case class SourceFrontier(name: String, start: InputFrontiers, end: InputFrontiers, channels: Seq[String],
+    feedback: Option[JObject], loop: Option[JObject] = None, positions: Seq[JObject] = Nil)
 
 /**
  * The frontiers of one micro-batch: of each source that states one, the meet of all of them, and those of the inputs of sources
@@ -47,8 +50,8 @@ final case class BatchFrontiers(start: InputFrontiers, end: InputFrontiers, sour
   def channels: Seq[String] = sources.values.flatMap(_.channels).toSeq
 
   /**
-   * How far the query has read each channel: the channel's id, and after the batch the commit and the file of the offset. They are in
-   * the order of the sources, so that a sink can tell two sources that read one channel.
+   * How far the query has read each channel: the channel's id, and after the batch the commit and the file of the offset. They
+   * are in the order of the sources, so that a sink can tell two sources that read one channel.
    */
   def positions: Seq[JObject] = sources.values.flatMap(_.positions).toSeq
 
@@ -74,7 +77,9 @@ object BatchFrontiers {
   /** Whether a query writes to our sink, or reads a source that states frontiers. */
   def isOurs(query: StreamExecution): Boolean = FrontierSource.isOurs(query.sink) || leavesOf(query).exists(_._2)
 
-  /** Whether the query of this thread's batch follows the frontiers of its inputs, as its offsets say. Outside of batches: yes. */
+  /**
+   * Whether the query of this thread's batch follows the frontiers of its inputs, as its offsets say. Outside of batches: yes.
+   */
   def areByInput(session: SparkSession): Boolean =
     activeQuery(session).filter(inBatch(_, session.sparkContext)).flatMap(of).forall(_.end.inputs.nonEmpty)
 
@@ -85,7 +90,8 @@ object BatchFrontiers {
   private def leavesOf(query: StreamExecution): Seq[(SparkDataStream, Boolean)] = {
     val plan: LogicalPlan = query.logicalPlan
     plan.collect {
-      case relation: StreamingDataSourceV2ScanRelation => relation.stream -> FrontierSource.statesFrontier(relation.relation.table)
+      case relation: StreamingDataSourceV2ScanRelation =>
+        relation.stream -> FrontierSource.statesFrontier(relation.relation.table)
       case relation: StreamingExecutionRelation => relation.source -> false
     }.distinct
   }
@@ -104,31 +110,41 @@ object BatchFrontiers {
       val least = InputFrontiers(Antichain.least(domain))
       val (paths, lossy) = (pathsOf(query), lossyIn(query))
       val each = sources.lazyZip(starts).lazyZip(ends).map { (source, start, end) =>
-        val fields = context.endOffsets.get(source).orElse(context.startOffsets.get(source)).flatMap(fieldsOf).getOrElse(Map.empty)
+        val fields =
+          context.endOffsets.get(source).orElse(context.startOffsets.get(source)).flatMap(fieldsOf).getOrElse(Map.empty)
         def objectAt(key: String) = fields.get(key).collect { case given: JObject => given }
         val name = describe(source, context.endOffsets.get(source))
-        val frontier = SourceFrontier(name, start.fold(least)(_._2), end.fold(least)(_._2), channelsIn(fields), objectAt("feedback"), objectAt("loop"), positionsIn(fields, paths.getOrElse(source, Map.empty), lossy.contains(source)))
-        val moves = ("", frontier.start.all, frontier.end.all) +: frontier.start.inputs.toSeq.map { case (input, before) => (s", in its input $input,", before, frontier.end.of(input)) }
-        for ((where, before, after) <- moves if !before.dominates(after)) throw Errors.frontierRegressed(name + where, before.toString, after.toString)
+        val frontier = SourceFrontier(name, start.fold(least)(_._2), end.fold(least)(_._2), channelsIn(fields),
+          objectAt("feedback"), objectAt("loop"), positionsIn(fields, paths.getOrElse(source, Map.empty), lossy.contains(source)))
+        val moves = ("", frontier.start.all, frontier.end.all) +: frontier.start.inputs.toSeq.map { case (input, before) =>
+          (s", in its input $input,", before, frontier.end.of(input))
+        }
+        for ((where, before, after) <- moves if !before.dominates(after))
+          throw Errors.frontierRegressed(name + where, before.toString, after.toString)
         source -> frontier
       }
       if (each.exists(_._2.feedback.nonEmpty) && each.size > 1)
-        throw Errors.loopUnsupported(s"The query has ${each.size} streaming sources", "Read all channels by one read_channels, so that the loop counts what may come from each.")
-      BatchFrontiers(InputFrontiers.together(each.map(_._2.start)), InputFrontiers.together(each.map(_._2.end)), VectorMap.from(each))
+        throw Errors.loopUnsupported(s"The query has ${each.size} streaming sources",
+          "Read all channels by one read_channels, so that the loop counts what may come from each.")
+      BatchFrontiers(InputFrontiers.together(each.map(_._2.start)), InputFrontiers.together(each.map(_._2.end)),
+        VectorMap.from(each))
     }
   }
 
   /**
-   * Returns domain and frontiers of one of our offsets: `{"strandline": 1, ..., "domain": text, "frontier": [times], "inputs": {name:
-   * [times]}}`. Only sources of several channels have inputs.
+   * Returns domain and frontiers of one of our offsets: `{"strandline": 1, ..., "domain": text, "frontier": [times], "inputs":
+   * {name: [times]}}`. Only sources of several channels have inputs.
    */
   private def stated(source: SparkDataStream, offset: Offset): (TimeDomain, InputFrontiers) = {
     def fail(why: String) = throw Errors.offsetInvalid(describe(source, Some(offset)), why)
     val fields = fieldsOf(offset).getOrElse(fail("is not a JSON object"))
     fields.get("strandline") match {
       case Some(JInt(version)) if version == 1 =>
-      case Some(JInt(version)) if version == 2 => if (!fields.get("feedback").exists(_.isInstanceOf[JObject])) fail("has the protocol version 2 of a loop, but no feedback")
-      case Some(JInt(version)) if version == 3 => if (!fields.get("inputs").exists(_.isInstanceOf[JObject])) fail("has the protocol version 3 of several inputs, but no inputs")
+      case Some(JInt(version)) if version == 2 =>
+        if (!fields.get("feedback").exists(_.isInstanceOf[JObject])) fail("has the protocol version 2 of a loop, but no feedback")
+      case Some(JInt(version)) if version == 3 =>
+        if (!fields.get("inputs").exists(_.isInstanceOf[JObject]))
+          fail("has the protocol version 3 of several inputs, but no inputs")
       case Some(JInt(version)) if version > 3 => fail(s"has the protocol version $version, newer than this extension's 3")
       case Some(other) => fail(s"has the protocol version ${Json.render(other)}")
       case None => fail("has no protocol version")
@@ -137,7 +153,8 @@ object BatchFrontiers {
       case Some(JString(text)) => TimeDomain.parse(text)
       case _ => fail("has no domain")
     }
-    def read(json: JValue, of: String) = Antichain.fromJson(domain, json).fold(why => fail(s"has a frontier$of that is not of $domain: $why"), identity)
+    def read(json: JValue, of: String) =
+      Antichain.fromJson(domain, json).fold(why => fail(s"has a frontier$of that is not of $domain: $why"), identity)
     val frontier = fields.get("frontier").fold[Antichain](fail("has no frontier"))(read(_, ""))
     val inputs = fields.get("inputs") match {
       case None => Map.empty[String, Antichain]
@@ -153,21 +170,31 @@ object BatchFrontiers {
 
   /** Returns the ids of the channels that an offset has positions in. */
   private def channelsIn(fields: Map[String, JValue]): Seq[String] = fields.get("channels") match {
-    case Some(JObject(each)) => each.collect { case (_, JObject(position)) => position.toMap.get("channel") }.collect { case Some(JString(id)) => id }
+    case Some(JObject(each)) =>
+      each.collect { case (_, JObject(position)) => position.toMap.get("channel") }.collect { case Some(JString(id)) => id }
     case _ => fields.get("channel").collect { case JString(id) => id }.toSeq
   }
 
-  /** Returns the paths that the options of each of our sources name, by the channel's name; a source of one channel has no names. */
+  /**
+   * Returns the paths that the options of each of our sources name, by the channel's name; a source of one channel has no names.
+   */
   private def pathsOf(query: StreamExecution): Map[SparkDataStream, Map[String, String]] = query.logicalPlan.collect {
     case relation: StreamingDataSourceV2ScanRelation if FrontierSource.statesFrontier(relation.relation.table) =>
       val options = relation.relation.options
-      val several = Option(options.get("channels")).flatMap(Json.parse).collect { case JObject(each) => each.collect { case (name, JString(path)) => name -> path } }
+      val several = Option(options.get("channels")).flatMap(Json.parse).collect { case JObject(each) =>
+        each.collect { case (name, JString(path)) => name -> path }
+      }
       relation.stream -> (several.getOrElse(Nil) ++ Option(options.get("path")).map("" -> _)).toMap
   }.toMap
 
-  /** Returns our sources that skip files which do not exist. Their offsets do not say it of a batch that was planned with another option. */
+  /**
+   * Returns our sources that skip files which do not exist. Their offsets do not say it of a batch that was planned with another
+   * option.
+   */
   private def lossyIn(query: StreamExecution): Set[SparkDataStream] = query.logicalPlan.collect {
-    case relation: StreamingDataSourceV2ScanRelation if FrontierSource.statesFrontier(relation.relation.table) && Option(relation.relation.options.get("failOnDataLoss")).exists(_.trim.equalsIgnoreCase("false")) => relation.stream
+    case relation: StreamingDataSourceV2ScanRelation
+        if FrontierSource.statesFrontier(relation.relation.table) && Option(
+          relation.relation.options.get("failOnDataLoss")).exists(_.trim.equalsIgnoreCase("false")) => relation.stream
   }.toSet
 
   private def positionsIn(fields: Map[String, JValue], paths: Map[String, String], lossy: Boolean): Seq[JObject] = {
@@ -175,7 +202,10 @@ object BatchFrontiers {
     def position(name: String, offset: Map[String, JValue]): Option[JObject] =
       Seq("channel", "commit", "file").map(offset.getOrElse(_, JNothing)) match {
         case Seq(table: JString, commit: JInt, file: JInt) =>
-          Some(JObject(List("table" -> table, "commit" -> commit, "file" -> file) ++ Seq("after", "snapshot", "began").flatMap(key => offset.get(key).map(key -> _)) ++ Option.when(lossy)("lossy" -> JBool(true)) ++ paths.get(name).map("path" -> JString(_)) ++ Option.when(inputs(name))("input" -> JString(name)) ++ fields.get("domain").map("domain" -> _)))
+          Some(JObject(List("table" -> table, "commit" -> commit, "file" -> file) ++ Seq("after", "snapshot", "began").flatMap(
+              key => offset.get(key).map(key -> _)) ++ Option.when(lossy)("lossy" -> JBool(true)) ++ paths.get(name).map(
+              "path" -> JString(_)) ++ Option.when(inputs(name))("input" -> JString(name)) ++ fields.get("domain").map(
+              "domain" -> _)))
         case _ => None
       }
     fields.get("channels") match {

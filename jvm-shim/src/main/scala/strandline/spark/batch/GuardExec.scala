@@ -16,7 +16,8 @@ import strandline.spark.time.{Antichain, TimeCheck, TimeCheckExpression}
  *
  * `located`: the rows are just being read, so the message can name the file. `violations` counts them.
  */
-final class FrontierGuard(frontier: Antichain, source: String, column: String, located: Boolean, violations: Option[SQLMetric]) extends TimeCheck(frontier) {
+final class FrontierGuard(frontier: Antichain, source: String, column: String, located: Boolean, violations: Option[SQLMetric])
+    extends TimeCheck(frontier) {
   private def origin: Option[String] = if (located) RowOrigin.describe else None
 
   override protected def whenOpen: Boolean = true
@@ -43,8 +44,7 @@ final case class PassesGuard(child: Expression, check: FrontierGuard) extends Ti
  * the scan's stage.
  */
 final case class GuardExec(times: Seq[Expression], frontiers: Seq[Antichain], source: String, child: SparkPlan)
-    extends UnaryExecNode
-    with CodegenSupport {
+    extends UnaryExecNode with CodegenSupport {
   override lazy val metrics: Map[String, SQLMetric] =
     Map("numRowsBehindFrontier" -> SparkInternals.violationMetric(sparkContext, "number of rows behind the frontier"))
 
@@ -52,7 +52,8 @@ final case class GuardExec(times: Seq[Expression], frontiers: Seq[Antichain], so
   private def checks: Seq[Expression] = times.zip(frontiers).map { case (time, frontier) =>
     val bound = BindReferences.bindReference(time, child.output).transform { case b: BoundReference => b.copy(nullable = true) }
     val column = time.references.headOption.fold("time")(_.name)
-    PassesGuard(bound, new FrontierGuard(frontier, source, column, RowOrigin.isOf(child), Some(longMetric("numRowsBehindFrontier"))))
+    PassesGuard(bound,
+      new FrontierGuard(frontier, source, column, RowOrigin.isOf(child), Some(longMetric("numRowsBehindFrontier"))))
   }
 
   override def output: Seq[Attribute] = child.output
@@ -65,7 +66,8 @@ final case class GuardExec(times: Seq[Expression], frontiers: Seq[Antichain], so
     case c => located(c.execute() :: Nil)
   }
 
-  private def located(rows: Seq[RDD[InternalRow]]): Seq[RDD[InternalRow]] = if (RowOrigin.isOf(child)) rows.map(RowOrigin.remember) else rows
+  private def located(rows: Seq[RDD[InternalRow]]): Seq[RDD[InternalRow]] =
+    if (RowOrigin.isOf(child)) rows.map(RowOrigin.remember) else rows
 
   override protected def doProduce(ctx: CodegenContext): String = child.asInstanceOf[CodegenSupport].produce(ctx, this)
 

@@ -23,32 +23,38 @@ import strandline.spark.time.{Json, TimeColumn}
  * struct with the rows of some outputs, whose metadata `strandline.output` has, for each of them, the field with its time.
  *
  * `reads` has the ids of the channels that the query reads, and `feedback` those of its loop that it writes, so that the sink
- * finds a loop that is not declared. `loop` is what the query states to the other queries of the loop. `positions` has how far it has read each channel
- * after the batch, for the sink's record of its inputs. `tables` has the tables that the batch reads beside its streams, each at a version. `rounding`: a repeated batch may have
- * other roundings, and lists in another order. `checkpoint` is where the sink keeps a record of its commits. In a query's first batch, `otherSources` is
- * how many of its sources are not ours, `running` has the ids of all queries of this driver, and `state` says what its operators keep.
+ * finds a loop that is not declared. `loop` is what the query states to the other queries of the loop. `positions` has how far it
+ * has read each channel after the batch, for the sink's record of its inputs. `tables` has the tables that the batch reads beside
+ * its streams, each at a version. `rounding`: a repeated batch may have other roundings, and lists in another order. `checkpoint`
+ * is where the sink keeps a record of its commits. In a query's first batch, `otherSources` is how many of its sources are not
+ * ours, `running` has the ids of all queries of this driver, and `state` says what its operators keep.
  */
 private[spark] object OutputFrontier {
   val Property = "strandline.output"
   private val OutputKey = "strandline.output"
   private val ByBatches = Seq("WithinWatermark", "DeduplicateWithin", "GroupsWithState", "PandasWithState", "TransformWithState")
 
-  def publish(context: SparkContext, query: StreamExecution, frontiers: BatchFrontiers, plan: Option[SparkPlan], tables: Seq[JObject] = Nil): Unit =
-    context.setLocalProperty(Property, Json.render(of(query, frontiers) match {
-      case JObject(fields) =>
-        val reads = "reads" -> JArray(frontiers.channels.map(JString(_)).toList)
-        val positions = "positions" -> JArray(frontiers.positions.toList)
-        val checkpoint = "checkpoint" -> JString(query.resolvedCheckpointRoot)
-        JObject(fields ++ (List(reads, positions, checkpoint) ++ Option.when(tables.nonEmpty)("tables" -> JArray(tables.toList)) ++ Option.when(RowOrder.counts(query))("rounding" -> JBool(true)) ++ first(query, frontiers, plan) ++ frontiers.feedback.map("feedback" -> _) ++ frontiers.loop.map("loop" -> _)))
-      case other => other
-    }))
+  def publish(context: SparkContext, query: StreamExecution, frontiers: BatchFrontiers, plan: Option[SparkPlan],
+      tables: Seq[JObject] = Nil): Unit =
+    context.setLocalProperty(Property,
+      Json.render(of(query, frontiers) match {
+        case JObject(fields) =>
+          val reads = "reads" -> JArray(frontiers.channels.map(JString(_)).toList)
+          val positions = "positions" -> JArray(frontiers.positions.toList)
+          val checkpoint = "checkpoint" -> JString(query.resolvedCheckpointRoot)
+          JObject(fields ++ (List(reads, positions, checkpoint) ++ Option.when(tables.nonEmpty)(
+            "tables" -> JArray(tables.toList)) ++ Option.when(RowOrder.counts(query))("rounding" -> JBool(true)) ++ first(query,
+            frontiers, plan) ++ frontiers.feedback.map("feedback" -> _) ++ frontiers.loop.map("loop" -> _)))
+        case other => other
+      }))
 
   /** What the sink must know of the first batch of a query that goes on with an output of another one. */
   private def first(query: StreamExecution, frontiers: BatchFrontiers, plan: Option[SparkPlan]): List[(String, JValue)] =
     if (query.getLatestExecutionContext().batchId != 0) Nil
     else {
       val running = SparkInternals.activeQueries(query.sparkSession).map(each => JString(each.id.toString))
-      List("otherSources" -> JInt(frontiers.otherSources), "running" -> JArray(running.toList), "state" -> plan.fold(known(query))(batch => JString(stateOf(batch))))
+      List("otherSources" -> JInt(frontiers.otherSources), "running" -> JArray(running.toList),
+        "state" -> plan.fold(known(query))(batch => JString(stateOf(batch))))
     }
 
   /** What the batch's own plan keeps, as it was published before another plan of the same batch, such as a subquery's. */
@@ -90,11 +96,12 @@ private[spark] object OutputFrontier {
           "domain" -> JString(column.domain.toString),
           "start" -> column.frontier(frontiers.start).toJson,
           "end" -> column.frontier(frontiers.end).toJson,
-          "summary" -> column.summary.toJson
-        )
+          "summary" -> column.summary.toJson)
       case Seq((attribute, _)) =>
         error(s"Column ${attribute.name} is a window, not a time. Select ${attribute.name}.start or ${attribute.name}.end.")
-      case Seq() => error("No column of the output is the source's time, or derived from it by a window, advance, truncate, project or enter. Select one.")
+      case Seq() => error(
+          "No column of the output is the source's time, or derived from it by a window, advance, truncate, project or enter. " +
+            "Select one.")
       case several => error(s"Several columns of the output are times: ${names(several.map(_._1))}. Select one.")
     }
 
@@ -104,7 +111,9 @@ private[spark] object OutputFrontier {
     case union: Union => union.children.flatMap(severalOf)
     case project: Project =>
       for {
-        (struct, metadata) <- project.projectList.collect { case a @ Alias(s: CreateNamedStruct, _) if a.metadata.contains(OutputKey) => s -> a.metadata.getString(OutputKey) }
+        (struct, metadata) <- project.projectList.collect {
+          case a @ Alias(s: CreateNamedStruct, _) if a.metadata.contains(OutputKey) => s -> a.metadata.getString(OutputKey)
+        }
         fields <- Json.parse(metadata).collect { case JObject(fields) => fields.toMap }.toSeq
         (output, JString(time)) <- fields.toSeq
       } yield output -> timesIn(struct, time)

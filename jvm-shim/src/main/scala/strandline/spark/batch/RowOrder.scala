@@ -2,7 +2,9 @@ package strandline.spark.batch
 
 import java.util.{Collections, WeakHashMap}
 
-import org.apache.spark.sql.catalyst.expressions.{PythonFuncExpression, PythonUDF, PythonUDTF, RuntimeReplaceable, UserDefinedExpression}
+import org.apache.spark.sql.catalyst.expressions.{
+  PythonFuncExpression, PythonUDF, PythonUDTF, RuntimeReplaceable, UserDefinedExpression
+}
 import org.apache.spark.sql.catalyst.expressions.aggregate._
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
@@ -30,27 +32,36 @@ private[spark] object RowOrder {
     })
   }
 
-  /** Whether the result of an aggregation depends on the order of additions. The mean of small integers adds whole numbers below 2^53. */
+  /**
+   * Whether the result of an aggregation depends on the order of additions. The mean of small integers adds whole numbers below
+   * 2^53.
+   */
   def adds(function: AggregateFunction): Boolean = function match {
     case mean: Average if Seq(ByteType, ShortType, IntegerType).contains(mean.child.dataType) => false
     case other => counts(other) && hasFloats(other.dataType) && !isMadeOfSeveral(other.dataType)
   }
 
   private def counts(function: AggregateFunction): Boolean = function match {
-    case _: Count | _: Min | _: Max | _: MaxBy | _: MinBy | _: First | _: Last | _: AnyValue | _: Mode | _: Percentile | _: PercentileCont | _: PercentileDisc => false
-    case another: RuntimeReplaceable => another.replacement.exists { case function: AggregateFunction => counts(function); case _ => false }
-    case other => other.isInstanceOf[UserDefinedExpression] || other.isInstanceOf[PythonFuncExpression] || isMadeOfSeveral(other.dataType) || (other +: other.children).exists(each => hasFloats(each.dataType))
+    case _: Count | _: Min | _: Max | _: MaxBy | _: MinBy | _: First | _: Last | _: AnyValue | _: Mode | _: Percentile |
+        _: PercentileCont | _: PercentileDisc =>
+      false
+    case another: RuntimeReplaceable =>
+      another.replacement.exists { case function: AggregateFunction => counts(function); case _ => false }
+    case other => other.isInstanceOf[UserDefinedExpression] || other.isInstanceOf[PythonFuncExpression] || isMadeOfSeveral(
+        other.dataType) || (other +: other.children).exists(each => hasFloats(each.dataType))
   }
 
   /** Whether users' code gets several rows at once. */
   private def hasRowsTogether(node: LogicalPlan): Boolean = {
     val name = node.nodeName
-    Seq("Groups", "CoGroup", "InPandas", "InArrow", "InR", "TransformWithState", "ScriptTransformation", "MapPartitions").exists(name.contains(_))
+    Seq("Groups", "CoGroup", "InPandas", "InArrow", "InR", "TransformWithState", "ScriptTransformation", "MapPartitions").exists(
+      name.contains(_))
   }
 
   def hasFloats(kind: DataType): Boolean = parts(kind).exists(part => part == FloatType || part == DoubleType)
 
-  private def isMadeOfSeveral(kind: DataType): Boolean = parts(kind).exists(part => part.isInstanceOf[ArrayType] || part.isInstanceOf[MapType])
+  private def isMadeOfSeveral(kind: DataType): Boolean =
+    parts(kind).exists(part => part.isInstanceOf[ArrayType] || part.isInstanceOf[MapType])
 
   /** A type, and those of its fields and elements. */
   def parts(kind: DataType): Seq[DataType] = kind +: (kind match {

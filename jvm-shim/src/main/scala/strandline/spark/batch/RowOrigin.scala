@@ -57,8 +57,7 @@ private[spark] object RowOrigin {
         case several if several.nonEmpty =>
           val more = if (several.size > Shown) ", …" else ""
           s"one of the ${several.size} files ${several.take(Shown).mkString(", ")}$more"
-      }
-    )
+      })
   }
 
   private def shown(path: SparkPath): String = if (path.toUri.getScheme == "file") path.toUri.getPath else path.toPath.toString
@@ -66,7 +65,9 @@ private[spark] object RowOrigin {
   /** Returns the data files that a partition of the Python source names (docs/protocol.md). */
   private def filesOf(partition: Partition): Seq[String] = partition match {
     case source: DataSourceRDDPartition =>
-      val texts = source.inputPartition.toSeq.collect { case PythonStreamingInputPartition(_, pickled, _) => PythonPartition.json(pickled) }
+      val texts = source.inputPartition.toSeq.collect { case PythonStreamingInputPartition(_, pickled, _) =>
+        PythonPartition.json(pickled)
+      }
       for {
         text <- texts.flatten
         path <- Try(mapper.readTree(text).path("paths").elements.asScala.toSeq).getOrElse(Nil)

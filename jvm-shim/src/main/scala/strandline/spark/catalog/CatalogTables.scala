@@ -56,7 +56,9 @@ private[catalog] object CatalogTables {
   def table(session: SparkSession, name: Seq[String]): Option[CatalogTable] =
     if (isTempView(session, name)) None else find(session, name).filter(isOurs)
 
-  /** As [[channel]], with the name that columns are qualified by: the table's with its catalog and its database, as Spark's own. */
+  /**
+   * As [[channel]], with the name that columns are qualified by: the table's with its catalog and its database, as Spark's own.
+   */
   def named(session: SparkSession, name: Seq[String]): Option[(Seq[String], Map[String, String])] =
     if (isTempView(session, name)) None
     else
@@ -65,11 +67,15 @@ private[catalog] object CatalogTables {
         case None => Option.when(isPath(session, name))((name, Map("path" -> name.last)))
       }
 
-  /** Whether a name can only be a path. A catalog or a database of our name comes first, and other catalogs have names of their own. */
+  /**
+   * Whether a name can only be a path. A catalog or a database of our name comes first, and other catalogs have names of their
+   * own.
+   */
   private def isPath(session: SparkSession, name: Seq[String]): Boolean =
     name.length == 2 && name.head.equalsIgnoreCase(FrontierSource.Name) && session.sessionState.conf.runSQLonFile && {
       val (catalogs, tables) = (session.sessionState.catalogManager, session.sessionState.catalog)
-      catalogs.currentCatalog.name.equalsIgnoreCase(SessionCatalog) && !catalogs.isCatalogRegistered(name.head) && !tables.databaseExists(name.head)
+      catalogs.currentCatalog.name.equalsIgnoreCase(SessionCatalog) && !catalogs.isCatalogRegistered(
+        name.head) && !tables.databaseExists(name.head)
     }
 
   /** Whether a name means a temporary view. In the text of a view it does so only if it did when the view was created. */

@@ -23,10 +23,12 @@ final class DescribeStrategy(session: SparkSession) extends SparkStrategy {
   override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
     case DescribeRelation(ResolvedTable(catalog, identifier, table, _), true, output) if FrontierSource.isOurs(table) =>
       CatalogTables.find(session, catalog, identifier).toSeq.map { found =>
-        DescribeChannelExec(output, DescribeTableExec(output, catalog.name, identifier, table, true), session, CatalogTables.options(found))
+        DescribeChannelExec(output, DescribeTableExec(output, catalog.name, identifier, table, true), session,
+          CatalogTables.options(found))
       }
     // Delta's catalog leaves other tables to the command of Spark's first catalog.
-    case command @ DescribeTableCommand(_, table, partition, true, output) if partition.isEmpty && !session.sessionState.catalog.isTempView(table) =>
+    case command @ DescribeTableCommand(_, table, partition, true, output)
+        if partition.isEmpty && !session.sessionState.catalog.isTempView(table) =>
       CatalogTables.find(session, table.nameParts).filter(CatalogTables.isOurs).toSeq.map { found =>
         DescribeChannelExec(output, ExecutedCommandExec(command), session, CatalogTables.options(found))
       }
@@ -34,18 +36,23 @@ final class DescribeStrategy(session: SparkSession) extends SparkStrategy {
       val schema = session.read.format(FrontierSource.Name).options(options).load().schema
       val described = LocalTableScanExec(output, DescribeChannelExec.columns(schema), None)
       Seq(if (extended) DescribeChannelExec(output, described, session, options) else described)
-    case ShowCreateChannel(table, output) => Seq(LocalTableScanExec(output, Seq(InternalRow(UTF8String.fromString(CatalogTables.createStatement(table)))), None))
+    case ShowCreateChannel(table, output) =>
+      Seq(LocalTableScanExec(output, Seq(InternalRow(UTF8String.fromString(CatalogTables.createStatement(table)))), None))
     case _ => Nil
   }
 }
 
-/** `SHOW CREATE TABLE` of a channel's table. Spark's own shows columns, which `CREATE TABLE` refuses, and in some catalogs no location. */
+/**
+ * `SHOW CREATE TABLE` of a channel's table. Spark's own shows columns, which `CREATE TABLE` refuses, and in some catalogs no
+ * location.
+ */
 final case class ShowCreateChannel(table: CatalogTable, override val output: Seq[Attribute]) extends LeafCommand {
   override def simpleString(maxFields: Int): String = "ShowCreateChannel" // its options may have secrets
 }
 
 /** `DESCRIBE strandline.`/lake/flights``: a channel that no table of the catalog names. */
-final case class DescribeChannel(options: Map[String, String], extended: Boolean, override val output: Seq[Attribute]) extends LeafCommand {
+final case class DescribeChannel(options: Map[String, String], extended: Boolean, override val output: Seq[Attribute])
+    extends LeafCommand {
   override def simpleString(maxFields: Int): String = "DescribeChannel" // its options may have secrets
 }
 
@@ -65,7 +72,9 @@ final case class DescribeChannelExec(
     val schema = Try(reader.load().schema)
     val (columns, table) = described.executeCollect().toSeq.span(row => row.numFields > 0 && row.getUTF8String(0).numBytes > 0)
     // The catalog has the columns of CREATE TABLE.
-    schema.toOption.fold(columns)(DescribeChannelExec.columns) ++ table ++ channel(reader, schema).map { case (name, value) => toCatalystRow(name, value, "") }
+    schema.toOption.fold(columns)(DescribeChannelExec.columns) ++ table ++ channel(reader, schema).map { case (name, value) =>
+      toCatalystRow(name, value, "")
+    }
   }
 
   /** Returns what is known about the channel now. */
@@ -73,12 +82,14 @@ final case class DescribeChannelExec(
     val known =
       try {
         val times = schema.get.fields.collect {
-          case field if field.metadata.contains("strandline.time") => s"${field.name} (${field.metadata.getString("strandline.time")})"
+          case field if field.metadata.contains("strandline.time") =>
+            s"${field.name} (${field.metadata.getString("strandline.time")})"
         }
         val progress = reader.option("show", "progress").load().select(col("version"), col("frontier")).head(1)
         Seq("Time" -> times.mkString(", ")) ++ progress.toSeq.flatMap { row =>
           val frontier = row.getSeq[String](1)
-          Seq("Version" -> row.getLong(0).toString, "Frontier" -> (if (frontier.isEmpty) "everything is closed" else frontier.mkString(", ")))
+          Seq("Version" -> row.getLong(0).toString,
+            "Frontier" -> (if (frontier.isEmpty) "everything is closed" else frontier.mkString(", ")))
         }
       } catch { case NonFatal(error) => Seq("Frontier" -> s"unknown: ${shortened(error)}") }
     // The option resume takes a path. Not every catalog shows a table's location.

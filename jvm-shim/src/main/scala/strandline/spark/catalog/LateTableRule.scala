@@ -21,19 +21,25 @@ import strandline.spark.plan.FrontierSource
 final class LateTableRule(session: SparkSession) extends Rule[LogicalPlan] {
 
   override def apply(plan: LogicalPlan): LogicalPlan = plan.resolveOperators {
-    case relation @ DataSourceV2Relation(table: PythonTable, _, Some(catalog), Some(identifier), options, _) if lacks(table, options) =>
+    case relation @ DataSourceV2Relation(table: PythonTable, _, Some(catalog), Some(identifier), options, _)
+        if lacks(table, options) =>
       val (found, all) = located(table, catalog, identifier, options)
       relation.copy(table = found, options = all)
-    case relation @ StreamingRelationV2(None, _, table: PythonTable, options, _, Some(catalog), Some(identifier), _, _) if lacks(table, options) =>
+    case relation @ StreamingRelationV2(None, _, table: PythonTable, options, _, Some(catalog), Some(identifier), _, _)
+        if lacks(table, options) =>
       val (found, all) = located(table, catalog, identifier, options)
       relation.copy(table = found, extraOptions = all)
   }
 
-  private def lacks(table: Table, options: CaseInsensitiveStringMap): Boolean = FrontierSource.isOurs(table) && !options.containsKey("path")
+  private def lacks(table: Table, options: CaseInsensitiveStringMap): Boolean =
+    FrontierSource.isOurs(table) && !options.containsKey("path")
 
-  private def located(table: PythonTable, catalog: CatalogPlugin, identifier: Identifier, own: CaseInsensitiveStringMap): (Table, CaseInsensitiveStringMap) = {
+  private def located(table: PythonTable, catalog: CatalogPlugin, identifier: Identifier, own: CaseInsensitiveStringMap)
+      : (Table, CaseInsensitiveStringMap) = {
     val options = new HashMap[String, String]
-    CatalogTables.find(session, catalog, identifier).foreach(CatalogTables.options(_).foreach { case (name, value) => options.put(name, value) })
+    CatalogTables.find(session, catalog, identifier).foreach(CatalogTables.options(_).foreach { case (name, value) =>
+      options.put(name, value)
+    })
     options.putAll(own.asCaseSensitiveMap)
     val source = new PythonDataSourceV2 // the one of the catalog may have been made without a path
     source.setShortName(FrontierSource.Name)
@@ -47,7 +53,9 @@ final class TableSinkRule(session: SparkSession) extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan = plan.transform {
     case write @ WriteToMicroBatchDataSource(relation: DataSourceV2Relation, _, _, options, _, _)
         if FrontierSource.isOurs(relation.table) && !options.keysIterator.exists(_.equalsIgnoreCase("path")) =>
-      val table = relation.catalog.zip(relation.identifier).flatMap { case (catalog, identifier) => CatalogTables.find(session, catalog, identifier) }
+      val table = relation.catalog.zip(relation.identifier).flatMap { case (catalog, identifier) =>
+        CatalogTables.find(session, catalog, identifier)
+      }
       write.copy(writeOptions = table.fold(Map.empty[String, String])(CatalogTables.options) ++ options)
   }
 }

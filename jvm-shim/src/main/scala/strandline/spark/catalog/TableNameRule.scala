@@ -22,7 +22,8 @@ final class TableNameRule(session: SparkSession) extends Rule[LogicalPlan] {
     case travel @ RelationTimeTravel(relation: UnresolvedRelation, None, Some(version)) =>
       channel(relation, Map("asOfVersion" -> version)).getOrElse(travel)
     case describe @ DescribeRelation(table: UnresolvedTableOrView, extended, output)
-        if !extended || CatalogTables.find(session, table.multipartIdentifier).isEmpty => // DESCRIBE EXTENDED shows more of a table
+        if !extended || CatalogTables.find(session,
+          table.multipartIdentifier).isEmpty => // DESCRIBE EXTENDED shows more of a table
       CatalogTables.channel(session, table.multipartIdentifier).fold[LogicalPlan](describe)(DescribeChannel(_, extended, output))
     case show @ ShowCreateTable(table: UnresolvedTableOrView, false, output) =>
       CatalogTables.table(session, table.multipartIdentifier).fold[LogicalPlan](show)(ShowCreateChannel(_, output))
@@ -35,7 +36,8 @@ final class TableNameRule(session: SparkSession) extends Rule[LogicalPlan] {
     import scala.jdk.CollectionConverters._
     CatalogTables.named(session, relation.multipartIdentifier).map { case (name, options) =>
       // TableWriteRule knows the commands, but not a table that IDENTIFIER(...) names.
-      if (relation.options.containsKey(UnresolvedRelation.REQUIRED_WRITE_PRIVILEGES)) throw Errors.batchWriteUnsupported("This command")
+      if (relation.options.containsKey(UnresolvedRelation.REQUIRED_WRITE_PRIVILEGES))
+        throw Errors.batchWriteUnsupported("This command")
       val all = CaseInsensitiveMap(options ++ relation.options.asCaseSensitiveMap.asScala ++ more)
       SubqueryAlias(name, UnresolvedDataSource(FrontierSource.Name, None, all, relation.isStreaming, Nil))
     }

@@ -1,6 +1,8 @@
 package strandline.spark.catalog
 
-import org.apache.spark.sql.catalyst.analysis.{ResolvedIdentifier, ResolvedTable, UnresolvedIdentifier, UnresolvedRelation, UnresolvedTable, UnresolvedTableOrView}
+import org.apache.spark.sql.catalyst.analysis.{
+  ResolvedIdentifier, ResolvedTable, UnresolvedIdentifier, UnresolvedRelation, UnresolvedTable, UnresolvedTableOrView
+}
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.classic.SparkSession
@@ -26,8 +28,10 @@ final class TableWriteRule(session: SparkSession) extends Rule[LogicalPlan] {
       case update: UpdateTable => refuseRows("UPDATE", update.table)
       case merge: MergeIntoTable => refuseRows("MERGE", merge.targetTable)
       case truncate: TruncateTable => refuseRows("TRUNCATE TABLE", truncate.table)
-      case create: CreateTableAsSelect if isOurs(create.tableSpec) => throw Errors.batchWriteUnsupported("CREATE TABLE AS SELECT (saveAsTable)")
-      case replace: ReplaceTableAsSelect if isOurs(replace.tableSpec) => throw Errors.batchWriteUnsupported("REPLACE TABLE AS SELECT")
+      case create: CreateTableAsSelect if isOurs(create.tableSpec) =>
+        throw Errors.batchWriteUnsupported("CREATE TABLE AS SELECT (saveAsTable)")
+      case replace: ReplaceTableAsSelect if isOurs(replace.tableSpec) =>
+        throw Errors.batchWriteUnsupported("REPLACE TABLE AS SELECT")
       // The new table may have the channel's folder, whose files Spark then deletes.
       case replace: ReplaceTableAsSelect => refuseReplacing("REPLACE TABLE (mode overwrite)", replace.name)
       case replace: ReplaceTable if !isOurs(replace.tableSpec) => refuseReplacing("REPLACE TABLE", replace.name)
@@ -42,16 +46,22 @@ final class TableWriteRule(session: SparkSession) extends Rule[LogicalPlan] {
       case like: CreateTableLike if like.provider.fold(isChannel(like.source))(_.equalsIgnoreCase(FrontierSource.Name)) =>
         throw Errors.tableColumnsUnsupported("CREATE TABLE LIKE copies the columns of another table")
       // Delta's parser makes commands of its own.
-      case change: AlterTableCommand if change.nodeName.endsWith("Constraint") && isChannel(change.table) => throw Errors.tableConstraintUnsupported()
-      case add: AddCheckConstraint if add.child.children.exists(isChannel) => throw Errors.tableConstraintUnsupported() // its child is a filter
-      case change: AlterTableCommand if change.nodeName == "AlterTableDropFeature" && isChannel(change.table) => throw Errors.tableFeatureUnsupported()
-      case restore if restore.nodeName == "RestoreTableStatement" && restore.children.exists(isRestored) => throw Errors.tableRestoreUnsupported()
+      case change: AlterTableCommand if change.nodeName.endsWith("Constraint") && isChannel(change.table) =>
+        throw Errors.tableConstraintUnsupported()
+      case add: AddCheckConstraint if add.child.children.exists(isChannel) =>
+        throw Errors.tableConstraintUnsupported() // its child is a filter
+      case change: AlterTableCommand if change.nodeName == "AlterTableDropFeature" && isChannel(change.table) =>
+        throw Errors.tableFeatureUnsupported()
+      case restore if restore.nodeName == "RestoreTableStatement" && restore.children.exists(isRestored) =>
+        throw Errors.tableRestoreUnsupported()
       case change: SetTableSerDeProperties if isChannel(change.child) => throw Errors.tableSerdeUnsupported()
       case change @ (_: AddColumns | _: ReplaceColumns | _: DropColumns | _: RenameColumn | _: AlterColumns) =>
-        if (change.children.exists(isChannel)) throw Errors.tableColumnsUnsupported("ALTER TABLE would change columns of the catalog's table")
+        if (change.children.exists(isChannel))
+          throw Errors.tableColumnsUnsupported("ALTER TABLE would change columns of the catalog's table")
       case save =>
         // What saveAsTable makes of a table of another format. It drops the table that it finds before it plans the next one.
-        SparkInternals.overwrittenTable(save).foreach(table => refuseReplacing("saveAsTable with mode overwrite", UnresolvedIdentifier(table.nameParts)))
+        SparkInternals.overwrittenTable(save).foreach(table =>
+          refuseReplacing("saveAsTable with mode overwrite", UnresolvedIdentifier(table.nameParts)))
     }
     plan
   }
@@ -63,15 +73,18 @@ final class TableWriteRule(session: SparkSession) extends Rule[LogicalPlan] {
       case _ => None
     }
     table.filter(CatalogTables.isOurs).foreach { found =>
-      throw Errors.tableReplaceUnsupported(command, found.identifier.unquotedString, CatalogTables.options(found).getOrElse("path", "no path"))
+      throw Errors.tableReplaceUnsupported(command, found.identifier.unquotedString,
+        CatalogTables.options(found).getOrElse("path", "no path"))
     }
   }
 
-  private def refuseRows(command: String, table: LogicalPlan): Unit = if (isChannel(table)) throw Errors.batchWriteUnsupported(command)
+  private def refuseRows(command: String, table: LogicalPlan): Unit =
+    if (isChannel(table)) throw Errors.batchWriteUnsupported(command)
 
   private def isChannel(table: LogicalPlan): Boolean = table match {
     case SubqueryAlias(_, child) => isChannel(child)
-    case view: View => view.exists { case relation: DataSourceV2Relation => FrontierSource.isOurs(relation.table); case _ => false }
+    case view: View =>
+      view.exists { case relation: DataSourceV2Relation => FrontierSource.isOurs(relation.table); case _ => false }
     case view: Project => view.resolved && isChannel(view.child) // a view of a part of the columns
     case relation: UnresolvedRelation => CatalogTables.channel(session, relation.multipartIdentifier).isDefined
     case table: UnresolvedTableOrView => CatalogTables.channel(session, table.multipartIdentifier).isDefined
@@ -83,7 +96,8 @@ final class TableWriteRule(session: SparkSession) extends Rule[LogicalPlan] {
   }
 
   /** Whether Delta's RESTORE means a channel. It has the table in a leaf, with the version. */
-  private def isRestored(travel: LogicalPlan): Boolean = travel.productIterator.exists { case table: LogicalPlan => isChannel(table); case _ => false }
+  private def isRestored(travel: LogicalPlan): Boolean =
+    travel.productIterator.exists { case table: LogicalPlan => isChannel(table); case _ => false }
 
   private def isOurs(table: TableSpecBase): Boolean = table.provider.exists(_.equalsIgnoreCase(FrontierSource.Name))
 }

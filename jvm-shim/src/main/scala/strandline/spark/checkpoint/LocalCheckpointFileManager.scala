@@ -27,8 +27,9 @@ import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileMana
  * half of a small batch. Here a file gets its permissions when it is created, with the same umask.
  *
  * A file is whole or absent, also after a kill or a loss of power: its content is synced before it gets its name, and then the
- * folder is synced (`spark.hadoop.strandline.checkpoint.durable`, default true). A name that exists is never replaced unless Spark
- * wants it, not even in a race: a hard link fails if it exists. Spark's own managers look first and rename then, and sync nothing.
+ * folder is synced (`spark.hadoop.strandline.checkpoint.durable`, default true). A name that exists is never replaced unless
+ * Spark wants it, not even in a race: a hard link fails if it exists. Spark's own managers look first and rename then, and sync
+ * nothing.
  */
 class LocalCheckpointFileManager(path: HadoopPath, hadoop: Configuration) extends CheckpointFileManager {
   private val files: CheckpointFileManager = path.getFileSystem(hadoop) match {
@@ -36,7 +37,8 @@ class LocalCheckpointFileManager(path: HadoopPath, hadoop: Configuration) extend
     case _ => LocalCheckpointFileManager.ofSpark(path, hadoop)
   }
 
-  override def createAtomic(path: HadoopPath, overwriteIfPossible: Boolean): CancellableFSDataOutputStream = files.createAtomic(path, overwriteIfPossible)
+  override def createAtomic(path: HadoopPath, overwriteIfPossible: Boolean): CancellableFSDataOutputStream =
+    files.createAtomic(path, overwriteIfPossible)
   override def open(path: HadoopPath): FSDataInputStream = files.open(path)
   override def list(path: HadoopPath, filter: PathFilter): Array[FileStatus] = files.list(path, filter)
   override def mkdirs(path: HadoopPath): Unit = files.mkdirs(path)
@@ -160,7 +162,8 @@ private final class NioFiles(root: HadoopPath, hadoop: Configuration) extends Ch
         try Files.createLink(target, draft)
         catch {
           case _: NioFileAlreadyExistsException => throw exists
-          case _: UnsupportedOperationException | _: FileSystemException if !Files.exists(target) => Files.move(draft, target, ATOMIC_MOVE) // no links here
+          case _: UnsupportedOperationException | _: FileSystemException if !Files.exists(target) =>
+            Files.move(draft, target, ATOMIC_MOVE) // no links here
           case _: FileSystemException => throw exists
         }
         Files.deleteIfExists(checksum)

@@ -19,7 +19,8 @@ import org.apache.spark.sql.types.{DataType, StructType}
  * tables. Each name of a table comes from a parser, so this parser sets the rules before it parses. If this Spark does not let
  * it, the session is without them, as it would be without this class.
  */
-final class HiveHintRules(session: SparkSession, parser: ParserInterface, rules: Seq[SparkSession => Rule[LogicalPlan]]) extends ParserInterface with Logging {
+final class HiveHintRules(session: SparkSession, parser: ParserInterface, rules: Seq[SparkSession => Rule[LogicalPlan]])
+    extends ParserInterface with Logging {
 
   private lazy val set: Unit =
     try {
@@ -28,11 +29,14 @@ final class HiveHintRules(session: SparkSession, parser: ParserInterface, rules:
       val analyzer = session.sessionState.analyzer
       if (analyzer.hintResolutionRules.isEmpty) field.set(analyzer, rules.map(_(session)))
     } catch {
-      case NonFatal(error) => logWarning("The rules of strandline for names of tables are not set in this session with Hive's catalog", error)
+      case NonFatal(error) =>
+        logWarning("The rules of strandline for names of tables are not set in this session with Hive's catalog", error)
     }
 
   override def parsePlan(text: String): LogicalPlan = { set; parser.parsePlan(text) }
-  override def parsePlanWithParameters(text: String, parameters: ParameterContext): LogicalPlan = { set; parser.parsePlanWithParameters(text, parameters) }
+  override def parsePlanWithParameters(text: String, parameters: ParameterContext): LogicalPlan = {
+    set; parser.parsePlanWithParameters(text, parameters)
+  }
   override def parseQuery(text: String): LogicalPlan = { set; parser.parseQuery(text) }
   override def parseMultipartIdentifier(text: String): Seq[String] = { set; parser.parseMultipartIdentifier(text) }
   override def parseExpression(text: String): Expression = parser.parseExpression(text)

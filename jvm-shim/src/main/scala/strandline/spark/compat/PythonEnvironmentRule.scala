@@ -33,5 +33,6 @@ object PythonEnvironmentRule {
 
   /** The entries of `PythonStreamingSourceRunner`. Tasks set their own values for the first three. */
   private val Entries =
-    Map("SPARK_LOCAL_DIRS" -> "", "SPARK_AUTH_SOCKET_TIMEOUT" -> "", "SPARK_BUFFER_SIZE" -> "", "SPARK_PYTHON_RUNTIME" -> "PYTHON_WORKER")
+    Map("SPARK_LOCAL_DIRS" -> "", "SPARK_AUTH_SOCKET_TIMEOUT" -> "", "SPARK_BUFFER_SIZE" -> "",
+      "SPARK_PYTHON_RUNTIME" -> "PYTHON_WORKER")
 }

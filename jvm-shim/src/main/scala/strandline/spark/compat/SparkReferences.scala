@@ -8,7 +8,9 @@ import scala.annotation.nowarn
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
-import org.apache.xbean.asm9.{ClassReader, ClassVisitor, ConstantDynamic, FieldVisitor, Handle, Label, MethodVisitor, Opcodes, Type}
+import org.apache.xbean.asm9.{
+  ClassReader, ClassVisitor, ConstantDynamic, FieldVisitor, Handle, Label, MethodVisitor, Opcodes, Type
+}
 
 /**
  * Finds the classes and members of Spark that the extension's classes refer to, and that the running Spark lacks.
@@ -35,24 +37,31 @@ private[spark] object SparkReferences {
     val extension = new ExtensionClasses
     classFiles(in => new ClassReader(in).accept(extension, ClassReader.SKIP_DEBUG | ClassReader.SKIP_FRAMES))
     val spark = new SparkClasses(loader)
-    extension.references.filterNot { case Reference(owner, name, descriptor) => extension.resolved(owner, name + descriptor, spark) }.toSeq.sortBy(_.toString)
+    extension.references.filterNot { case Reference(owner, name, descriptor) =>
+      extension.resolved(owner, name + descriptor, spark)
+    }.toSeq.sortBy(_.toString)
   }
 
   private def isSparks(name: String): Boolean = name.startsWith("org/apache/spark/") && !name.contains("/strandline/")
-  private def isOurs(name: String): Boolean = name.startsWith("strandline/") || name.startsWith("org/apache/spark/") && name.contains("/strandline/")
+  private def isOurs(name: String): Boolean =
+    name.startsWith("strandline/") || name.startsWith("org/apache/spark/") && name.contains("/strandline/")
 
   /** Calls `read` with each class file of the extension, from its jar or, in tests, from a folder. */
   private def classFiles(read: InputStream => Unit): Unit = {
     val itself = getClass.getName.replace('.', '/') + ".class"
-    def opened(in: InputStream): Unit = try read(in) finally in.close()
+    def opened(in: InputStream): Unit =
+      try read(in)
+      finally in.close()
     getClass.getClassLoader.getResource(itself).openConnection() match {
       case jar: JarURLConnection =>
         val file = jar.getJarFile
-        file.entries.asScala.filter(e => e.getName.endsWith(".class") && isOurs(e.getName)).foreach(e => opened(file.getInputStream(e)))
+        file.entries.asScala.filter(e => e.getName.endsWith(".class") && isOurs(e.getName)).foreach(e =>
+          opened(file.getInputStream(e)))
       case other =>
         val root = itself.split('/').foldLeft(Paths.get(other.getURL.toURI))((path, _) => path.getParent)
         val found = Files.walk(root)
-        try found.iterator.asScala.filter(p => p.toString.endsWith(".class") && isOurs(nameIn(root, p))).foreach(p => opened(Files.newInputStream(p)))
+        try found.iterator.asScala.filter(p => p.toString.endsWith(".class") && isOurs(nameIn(root, p))).foreach(p =>
+            opened(Files.newInputStream(p)))
         finally found.close()
     }
   }
@@ -67,23 +76,23 @@ private[spark] object SparkReferences {
     private def named(name: String): Option[Class[_]] = classes.getOrElseUpdate(
       name,
       try Some(Class.forName(name.replace('/', '.'), false, loader))
-      catch { case _: ClassNotFoundException | _: LinkageError => None }
-    )
+      catch { case _: ClassNotFoundException | _: LinkageError => None })
 
     def has(owner: String, member: String): Boolean = named(owner).exists(c => member.isEmpty || search(c, member))
 
     private def search(in: Class[_], member: String): Boolean =
-      declared(in).contains(member) || Option(in.getSuperclass).exists(search(_, member)) || in.getInterfaces.exists(search(_, member)) ||
+      declared(in).contains(member) || Option(in.getSuperclass).exists(search(_, member)) || in.getInterfaces.exists(search(_,
+          member)) ||
         in.isInterface && declared(classOf[Object]).contains(member)
 
     private def declared(of: Class[_]): Set[String] = members.getOrElseUpdate(
       of,
       // A class is unusable if the type of one of its members is missing.
       try
-        (of.getDeclaredMethods.map(m => m.getName + Type.getMethodDescriptor(m)) ++ of.getDeclaredConstructors.map(c => "<init>" + Type.getConstructorDescriptor(c)) ++
+        (of.getDeclaredMethods.map(m => m.getName + Type.getMethodDescriptor(m)) ++ of.getDeclaredConstructors.map(c =>
+          "<init>" + Type.getConstructorDescriptor(c)) ++
           of.getDeclaredFields.map(f => f.getName + Type.getDescriptor(f.getType))).toSet
-      catch { case _: LinkageError => Set.empty }
-    )
+      catch { case _: LinkageError => Set.empty })
   }
 
   /**
@@ -98,7 +107,8 @@ private[spark] object SparkReferences {
 
     /** Whether one of the extension's classes, a class that it extends, or Spark has the member. */
     def resolved(owner: String, member: String, spark: SparkClasses): Boolean =
-      if (isOurs(owner)) declared(owner -> member) || supers.getOrElse(owner, Nil).exists(resolved(_, member, spark)) else spark.has(owner, member)
+      if (isOurs(owner)) declared(owner -> member) || supers.getOrElse(owner, Nil).exists(resolved(_, member, spark))
+      else spark.has(owner, member)
 
     private def refer(owner: String, name: String, descriptor: String): Unit = {
       if (isSparks(owner) || isOurs(owner)) references += Reference(owner, name, descriptor)
@@ -115,11 +125,13 @@ private[spark] object SparkReferences {
     private def constants(of: AnyRef): Unit = of match {
       case t: Type => types(t)
       case h: Handle => refer(h.getOwner, h.getName, h.getDesc)
-      case d: ConstantDynamic => (0 until d.getBootstrapMethodArgumentCount).foreach(i => constants(d.getBootstrapMethodArgument(i)))
+      case d: ConstantDynamic =>
+        (0 until d.getBootstrapMethodArgumentCount).foreach(i => constants(d.getBootstrapMethodArgument(i)))
       case _ =>
     }
 
-    override def visit(version: Int, access: Int, name: String, signature: String, parent: String, interfaces: Array[String]): Unit = {
+    override def visit(
+        version: Int, access: Int, name: String, signature: String, parent: String, interfaces: Array[String]): Unit = {
       current = name
       supers(name) = Option(parent).toSeq ++ interfaces
       supers(name).foreach(s => types(Type.getObjectType(s)))
@@ -131,13 +143,15 @@ private[spark] object SparkReferences {
       null
     }
 
-    override def visitMethod(access: Int, name: String, descriptor: String, signature: String, exceptions: Array[String]): MethodVisitor = {
+    override def visitMethod(
+        access: Int, name: String, descriptor: String, signature: String, exceptions: Array[String]): MethodVisitor = {
       declared += current -> (name + descriptor)
       types(Type.getType(descriptor))
       new MethodVisitor(Opcodes.ASM9) {
         override def visitMethodInsn(opcode: Int, owner: String, name: String, descriptor: String, isInterface: Boolean): Unit =
           if (!owner.startsWith("[")) refer(owner, name, descriptor)
-        override def visitFieldInsn(opcode: Int, owner: String, name: String, descriptor: String): Unit = refer(owner, name, descriptor)
+        override def visitFieldInsn(opcode: Int, owner: String, name: String, descriptor: String): Unit =
+          refer(owner, name, descriptor)
         override def visitTypeInsn(opcode: Int, of: String): Unit = types(Type.getObjectType(of))
         override def visitLdcInsn(value: AnyRef): Unit = constants(value)
         override def visitTryCatchBlock(start: Label, end: Label, handler: Label, of: String): Unit =

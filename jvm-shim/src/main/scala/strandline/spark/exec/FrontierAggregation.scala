@@ -37,9 +37,7 @@ final class FrontierSaveExec(
       eventTimeWatermarkForLateEvents,
       eventTimeWatermarkForEviction,
       stateFormatVersion,
-      child)
-    with TimedOperator
-    with IdentityEquals {
+      child) with TimedOperator with IdentityEquals {
 
   override lazy val watermarkPredicateForKeysForEviction: Option[BasePredicate] = closed.map(Predicate.create(_, keyExpressions))
 
@@ -47,7 +45,8 @@ final class FrontierSaveExec(
   override lazy val watermarkPredicateForDataForLateEvents: Option[BasePredicate] =
     closed.map(_ => Predicate.create(Literal.FalseLiteral, Nil))
 
-  override protected def customStatefulOperatorMetrics: Seq[StatefulOperatorCustomMetric] = timed.toSeq.flatMap(_ => if (closed.isDefined) timedMetrics else storeMetrics)
+  override protected def customStatefulOperatorMetrics: Seq[StatefulOperatorCustomMetric] =
+    timed.toSeq.flatMap(_ => if (closed.isDefined) timedMetrics else storeMetrics)
 
   override protected def doExecute(): RDD[InternalRow] = timed.fold(super.doExecute())(execute)
 
@@ -61,7 +60,8 @@ final class FrontierSaveExec(
         manager.put(store, group)
         updated += 1
       }
-      if (outputMode.contains(OutputMode.Complete())) allGroups(store, manager, state, rows.foreach(row => put(row.asInstanceOf[UnsafeRow])))
+      if (outputMode.contains(OutputMode.Complete()))
+        allGroups(store, manager, state, rows.foreach(row => put(row.asInstanceOf[UnsafeRow])))
       else {
         val times = state.open(store)
 
@@ -96,7 +96,8 @@ final class FrontierSaveExec(
   }
 
   /** `passing` are the groups that this batch opens and closes. It saves the others as it is read. */
-  private def closedGroups(store: StateStore, manager: StreamingAggregationStateManager, times: OpenTimeIndex, passing: Iterator[InternalRow]) = {
+  private def closedGroups(store: StateStore, manager: StreamingAggregationStateManager, times: OpenTimeIndex,
+      passing: Iterator[InternalRow]) = {
     val (removed, output) = (longMetric("numRemovedStateRows"), longMetric("numOutputRows"))
     def groups = manager.iterator(new ClosedKeysView(store, times.removeClosed(store))).map { entry =>
       removed += 1
@@ -108,30 +109,32 @@ final class FrontierSaveExec(
       (taken: Long) => {
         longMetric("allRemovalsTimeMs") += taken
         end(store, times, manager.commit(store))
-      }
-    )
+      })
     (passed ++ closed).map { row =>
       output += 1
       row
     }
   }
 
-  private def updatedGroups(store: StateStore, manager: StreamingAggregationStateManager, times: OpenTimeIndex, updates: Iterator[InternalRow]) = {
+  private def updatedGroups(store: StateStore, manager: StreamingAggregationStateManager, times: OpenTimeIndex,
+      updates: Iterator[InternalRow]) = {
     val output = longMetric("numOutputRows")
     val groups = updates.map { row =>
       output += 1
       row
     }
-    new CompletionIterator(groups, taken => {
-      longMetric("allUpdatesTimeMs") += taken
-      evict(store, times)
-      end(store, times, manager.commit(store))
-    })
+    new CompletionIterator(groups,
+      taken => {
+        longMetric("allUpdatesTimeMs") += taken
+        evict(store, times)
+        end(store, times, manager.commit(store))
+      })
   }
 
   override protected def otherCopyArgs: Seq[AnyRef] = Seq(closed, timed)
 
-  override protected def withNewChildInternal(newChild: SparkPlan): FrontierSaveExec = FrontierSaveExec(this, newChild, closed, timed)
+  override protected def withNewChildInternal(newChild: SparkPlan): FrontierSaveExec =
+    FrontierSaveExec(this, newChild, closed, timed)
 
   override def simpleString(maxFields: Int): String =
     s"$nodeName [${keyExpressions.mkString(", ")}], ${outputMode.mkString}, ${closed.fold("never closed")(_.toString)}"
@@ -148,8 +151,7 @@ object FrontierSaveExec {
       save.stateFormatVersion,
       child,
       closed,
-      timed
-    )
+      timed)
 }
 
 /** Reads the saved groups of [[FrontierSaveExec]] for the groups of a batch, in the same layout. */
@@ -159,14 +161,14 @@ final class FrontierRestoreExec(
     stateFormatVersion: Int,
     child: SparkPlan,
     val layout: StateLayout)
-    extends StateStoreRestoreExec(keyExpressions, stateInfo, stateFormatVersion, child)
-    with IdentityEquals {
+    extends StateStoreRestoreExec(keyExpressions, stateInfo, stateFormatVersion, child) with IdentityEquals {
 
   override protected def doExecute(): RDD[InternalRow] = {
     val output = longMetric("numOutputRows")
     val own = SparkInternals.stateManager(this)
     val run = getStateInfo.queryRunId
-    StreamingInternals.mapPartitionsWithReadStore(child.execute(), OperatorStore(getStateInfo, layout.keySchema, own.getStateValueSchema, layout.encoder, session)) {
+    StreamingInternals.mapPartitionsWithReadStore(child.execute(),
+      OperatorStore(getStateInfo, layout.keySchema, own.getStateValueSchema, layout.encoder, session)) {
       (store, rows) =>
         val manager = StateManagerCache.forTask(StateStoreProviderId(store.id, run), reads = true, own)
         rows.flatMap { row =>

@@ -20,15 +20,15 @@ final class FrontierDeduplicateExec(
     eventTimeWatermarkForEviction: Option[Long],
     val closed: Option[Expression],
     val timed: Option[TimedState])
-    extends StreamingDeduplicateExec(keyExpressions, child, stateInfo, eventTimeWatermarkForLateEvents, eventTimeWatermarkForEviction)
-    with TimedOperator
-    with IdentityEquals {
+    extends StreamingDeduplicateExec(keyExpressions, child, stateInfo, eventTimeWatermarkForLateEvents,
+      eventTimeWatermarkForEviction) with TimedOperator with IdentityEquals {
 
   override lazy val watermarkPredicateForKeysForEviction: Option[BasePredicate] = closed.map(Predicate.create(_, keyExpressions))
 
   override lazy val watermarkPredicateForDataForLateEvents: Option[BasePredicate] = None
 
-  override def customStatefulOperatorMetrics: Seq[StatefulOperatorCustomMetric] = super.customStatefulOperatorMetrics ++ timed.toSeq.flatMap(_ => timedMetrics)
+  override def customStatefulOperatorMetrics: Seq[StatefulOperatorCustomMetric] =
+    super.customStatefulOperatorMetrics ++ timed.toSeq.flatMap(_ => timedMetrics)
 
   override protected def doExecute(): RDD[InternalRow] = timed.fold(super.doExecute())(execute)
 
@@ -38,7 +38,8 @@ final class FrontierDeduplicateExec(
       (store, rows) =>
         val times = state.open(store)
         val getKey = UnsafeProjection.create(keyExpressions.map(SparkInternals.normalized), child.output)
-        val (updated, output, dropped) = (longMetric("numUpdatedStateRows"), longMetric("numOutputRows"), longMetric("numDroppedDuplicateRows"))
+        val (updated, output, dropped) =
+          (longMetric("numUpdatedStateRows"), longMetric("numOutputRows"), longMetric("numDroppedDuplicateRows"))
         // Keys whose time this batch opens and closes ([[OpenTimeIndex.passes]]). More of them go through the store.
         val passing = mutable.HashSet.empty[UnsafeRow]
         val distinct = rows.filter { row =>
@@ -56,11 +57,12 @@ final class FrontierDeduplicateExec(
           } else dropped += 1
           isNew
         }
-        new CompletionIterator(distinct, taken => {
-          longMetric("allUpdatesTimeMs") += taken
-          evict(store, times)
-          end(store, times, store.commit())
-        })
+        new CompletionIterator(distinct,
+          taken => {
+            longMetric("allUpdatesTimeMs") += taken
+            evict(store, times)
+            end(store, times, store.commit())
+          })
     }
   }
 
@@ -73,7 +75,8 @@ final class FrontierDeduplicateExec(
 object FrontierDeduplicateExec {
   private val MostPassing = 1 << 16
 
-  def apply(dedup: StreamingDeduplicateExec, child: SparkPlan, closed: Option[Expression], timed: Option[TimedState]): FrontierDeduplicateExec =
+  def apply(dedup: StreamingDeduplicateExec, child: SparkPlan, closed: Option[Expression], timed: Option[TimedState])
+      : FrontierDeduplicateExec =
     new FrontierDeduplicateExec(
       dedup.keyExpressions,
       child,
@@ -81,6 +84,5 @@ object FrontierDeduplicateExec {
       dedup.eventTimeWatermarkForLateEvents,
       dedup.eventTimeWatermarkForEviction,
       closed,
-      timed
-    )
+      timed)
 }

@@ -30,13 +30,13 @@ final class FrontierDeduplicateWithinExec(
     val time: Attribute,
     val delayMicros: Long,
     val frontier: Antichain)
-    extends StreamingDeduplicateWithinWatermarkExec(keyExpressions, child, stateInfo, eventTimeWatermarkForLateEvents, eventTimeWatermarkForEviction)
-    with TimedOperator
-    with IdentityEquals {
+    extends StreamingDeduplicateWithinWatermarkExec(keyExpressions, child, stateInfo, eventTimeWatermarkForLateEvents,
+      eventTimeWatermarkForEviction) with TimedOperator with IdentityEquals {
 
   override lazy val watermarkPredicateForDataForLateEvents: Option[BasePredicate] = None
 
-  override def customStatefulOperatorMetrics: Seq[StatefulOperatorCustomMetric] = super.customStatefulOperatorMetrics ++ storeMetrics
+  override def customStatefulOperatorMetrics: Seq[StatefulOperatorCustomMetric] =
+    super.customStatefulOperatorMetrics ++ storeMetrics
 
   override protected def doExecute(): RDD[InternalRow] = {
     val (info, keySchema) = (getStateInfo, fromAttributes(keyExpressions))
@@ -45,10 +45,12 @@ final class FrontierDeduplicateWithinExec(
     val storeCounts = StreamingInternals.countsRows(conf.stateStoreProviderClass)
     mapWithStore(child.execute(), keySchema, schemaForValueRow, NoPrefixKeyStateEncoderSpec(keySchema)) {
       (store, rows) =>
-        val expiries = new Expiries(store, StateStoreProviderId(store.id, run), checkpointIds.map(_.apply(store.id.partitionId).head), frontier, keySchema.length)
+        val expiries = new Expiries(store, StateStoreProviderId(store.id, run),
+          checkpointIds.map(_.apply(store.id.partitionId).head), frontier, keySchema.length)
         val getKey = UnsafeProjection.create(keyExpressions.map(SparkInternals.normalized), child.output)
         val value = initializeReusedDupInfoRow().get
-        val (updated, output, dropped) = (longMetric("numUpdatedStateRows"), longMetric("numOutputRows"), longMetric("numDroppedDuplicateRows"))
+        val (updated, output, dropped) =
+          (longMetric("numUpdatedStateRows"), longMetric("numOutputRows"), longMetric("numDroppedDuplicateRows"))
         val distinct = rows.filter { row =>
           val key = getKey(row)
           val (seen, known) = (row.getLong(timeAt), Option(store.get(key)).map(_.getLong(0)))
@@ -63,11 +65,12 @@ final class FrontierDeduplicateWithinExec(
           } else dropped += 1
           isNew
         }
-        new CompletionIterator(distinct, taken => {
-          longMetric("allUpdatesTimeMs") += taken
-          longMetric("allRemovalsTimeMs") += timeTakenMs(evict(store, expiries))
-          end(store, Option.unless(storeCounts)(expiries.keys), expiries.committed(store.commit()))
-        })
+        new CompletionIterator(distinct,
+          taken => {
+            longMetric("allUpdatesTimeMs") += taken
+            longMetric("allRemovalsTimeMs") += timeTakenMs(evict(store, expiries))
+            end(store, Option.unless(storeCounts)(expiries.keys), expiries.committed(store.commit()))
+          })
     }
   }
 

@@ -7,7 +7,9 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.execution.streaming.operators.stateful._
-import org.apache.spark.sql.execution.streaming.state.{KeyStateEncoderSpec, PrefixKeyScanStateEncoderSpec, StateStore, StateStoreProviderId}
+import org.apache.spark.sql.execution.streaming.state.{
+  KeyStateEncoderSpec, PrefixKeyScanStateEncoderSpec, StateStore, StateStoreProviderId
+}
 import org.apache.spark.sql.execution.streaming.state.strandline.{OperatorStore, StreamingInternals}
 import org.apache.spark.sql.streaming.OutputMode
 import org.apache.spark.sql.types.StructType
@@ -38,9 +40,7 @@ final class FrontierSessionSaveExec(
       eventTimeWatermarkForLateEvents,
       eventTimeWatermarkForEviction,
       stateFormatVersion,
-      child)
-    with TimedOperator
-    with IdentityEquals {
+      child) with TimedOperator with IdentityEquals {
 
   override protected def customStatefulOperatorMetrics: Seq[StatefulOperatorCustomMetric] = storeMetrics
 
@@ -54,7 +54,8 @@ final class FrontierSessionSaveExec(
     mapWithStore(child.execute(), layout.keys, layout.values, layout.encoder) { (store, rows) =>
       def endOf(row: InternalRow): Long = end.eval(row).asInstanceOf[Long]
       val checkpointId = checkpointIds.map(_.apply(store.id.partitionId).head)
-      val expiries = new Expiries(store, StateStoreProviderId(store.id, run), checkpointId, closed.check.frontier, layout.keys.length)
+      val expiries =
+        new Expiries(store, StateStoreProviderId(store.id, run), checkpointId, closed.check.frontier, layout.keys.length)
       longMetric("allUpdatesTimeMs") += timeTakenMs(replace(store, rows, layout, expiries, endOf))
       val (removed, output) = (longMetric("numRemovedStateRows"), longMetric("numOutputRows"))
       def ended = expiries.expired(pair => endOf(pair.value)).flatMap { key =>
@@ -72,15 +73,17 @@ final class FrontierSessionSaveExec(
           }
         }
       }
-      new CompletionIterator(ended, taken => {
-        longMetric("allRemovalsTimeMs") += taken
-        this.end(store, Option.unless(storeCounts)(expiries.keys), expiries.committed(store.commit()))
-      })
+      new CompletionIterator(ended,
+        taken => {
+          longMetric("allRemovalsTimeMs") += taken
+          this.end(store, Option.unless(storeCounts)(expiries.keys), expiries.committed(store.commit()))
+        })
     }
   }
 
   /** Replaces the sessions of each key in `rows` by those in `rows`. Spark delivers the sessions of a key one after another. */
-  private def replace(store: StateStore, rows: Iterator[InternalRow], layout: SessionLayout, expiries: Expiries, endOf: InternalRow => Long): Unit = {
+  private def replace(store: StateStore, rows: Iterator[InternalRow], layout: SessionLayout, expiries: Expiries,
+      endOf: InternalRow => Long): Unit = {
     val (updated, removed) = (longMetric("numUpdatedStateRows"), longMetric("numRemovedStateRows"))
     val (groupOf, keyOf) = (layout.group, layout.key)
     val sessions = rows.map(_.asInstanceOf[UnsafeRow]).buffered
@@ -122,8 +125,7 @@ object FrontierSessionSaveExec {
       save.eventTimeWatermarkForEviction,
       save.stateFormatVersion,
       child,
-      closed
-    )
+      closed)
 }
 
 /** Merges the saved sessions of [[FrontierSessionSaveExec]] with those of a batch, by time. */
@@ -142,14 +144,15 @@ final class FrontierSessionRestoreExec(
       eventTimeWatermarkForLateEvents,
       eventTimeWatermarkForEviction,
       stateFormatVersion,
-      child)
-    with IdentityEquals {
+      child) with IdentityEquals {
 
   override protected def doExecute(): RDD[InternalRow] = {
     val output = longMetric("numOutputRows")
     val layout = new SessionLayout(keyWithoutSessionExpressions, sessionExpression, child.output, stateFormatVersion)
-    StreamingInternals.mapPartitionsWithReadStore(child.execute(), OperatorStore(getStateInfo, layout.keys, layout.values, layout.encoder, session)) { (store, rows) =>
-      new MergingSortWithSessionWindowStateIterator(rows, layout.manager, store, keyWithoutSessionExpressions, sessionExpression, layout.columns).map {
+    StreamingInternals.mapPartitionsWithReadStore(child.execute(),
+      OperatorStore(getStateInfo, layout.keys, layout.values, layout.encoder, session)) { (store, rows) =>
+      new MergingSortWithSessionWindowStateIterator(rows, layout.manager, store, keyWithoutSessionExpressions, sessionExpression,
+        layout.columns).map {
         row =>
           output += 1
           row
@@ -169,16 +172,18 @@ object FrontierSessionRestoreExec {
       None, // Spark would drop late rows
       None,
       restore.stateFormatVersion,
-      child
-    )
+      child)
 }
 
 /**
  * The layout of sessions in their store, which is Spark's: the key is the other key columns and the session's start, the value
  * is the whole row.
  */
-private[spark] final class SessionLayout(others: Seq[Attribute], session: Attribute, val columns: Seq[Attribute], formatVersion: Int) extends Serializable {
-  val manager: StreamingSessionWindowStateManager = StreamingSessionWindowStateManager.createStateManager(others, session, columns, formatVersion)
+private[spark] final class SessionLayout(others: Seq[Attribute], session: Attribute, val columns: Seq[Attribute],
+    formatVersion: Int)
+    extends Serializable {
+  val manager: StreamingSessionWindowStateManager =
+    StreamingSessionWindowStateManager.createStateManager(others, session, columns, formatVersion)
   val keys: StructType = manager.getStateKeySchema
   val values: StructType = manager.getStateValueSchema
   val encoder: KeyStateEncoderSpec = PrefixKeyScanStateEncoderSpec(keys, manager.getNumColsForPrefixKey)

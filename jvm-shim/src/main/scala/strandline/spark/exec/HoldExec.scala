@@ -23,7 +23,8 @@ final class HoldExec(
     eventTimeWatermarkForEviction: Option[Long],
     key: OperatorKey,
     state: TimedState)
-    extends MarkedOperatorExec(keyExpressions, child, stateInfo, eventTimeWatermarkForLateEvents, eventTimeWatermarkForEviction, key, state) {
+    extends MarkedOperatorExec(keyExpressions, child, stateInfo, eventTimeWatermarkForLateEvents, eventTimeWatermarkForEviction,
+      key, state) {
 
   override def shortName: String = MarkedOperator.Hold
 
@@ -38,7 +39,8 @@ final class HoldExec(
   override protected def closed(entries: Iterator[UnsafeRowPair]): Iterator[UnsafeRow] = entries.map(_.value)
 
   override protected def update(store: StateStore, times: OpenTimeIndex, input: Iterator[UnsafeRow]): Iterator[UnsafeRow] = {
-    val (markInRow, markInKey) = (output.indexWhere(_.exprId == key.mark.exprId), keyExpressions.indexWhere(_.exprId == key.mark.exprId))
+    val (markInRow, markInKey) =
+      (output.indexWhere(_.exprId == key.mark.exprId), keyExpressions.indexWhere(_.exprId == key.mark.exprId))
     val keyOf = UnsafeProjection.create(keyExpressions, output)
     val updated = longMetric("numUpdatedStateRows")
     var number = store.version << HoldExec.BitsOfABatch
@@ -67,6 +69,7 @@ final class HoldExec(
 }
 
 object HoldExec {
+
   /** A partition gets fewer rows in a batch than this power of two. The other bits of a long number the batches. */
   private val BitsOfABatch = 34
 }

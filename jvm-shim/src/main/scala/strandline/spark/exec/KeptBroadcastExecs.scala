@@ -9,11 +9,13 @@ import org.apache.spark.sql.execution.{LeafExecNode, SparkPlan, UnaryExecNode}
 
 /** Rows that are broadcast: they have no RDD. */
 private[exec] trait BroadcastRows extends SparkPlan {
-  override protected def doExecute(): RDD[InternalRow] = throw new UnsupportedOperationException(s"$nodeName has only a broadcast")
+  override protected def doExecute(): RDD[InternalRow] =
+    throw new UnsupportedOperationException(s"$nodeName has only a broadcast")
 }
 
 /** Broadcasts the rows of `child`, and gives the broadcast to `keep` for later batches. */
-final case class KeepBroadcastExec(child: SparkPlan, @transient keep: Broadcast[Any] => Unit) extends UnaryExecNode with BroadcastRows {
+final case class KeepBroadcastExec(child: SparkPlan, @transient keep: Broadcast[Any] => Unit)
+    extends UnaryExecNode with BroadcastRows {
   override def output: Seq[Attribute] = child.output
   override def outputPartitioning: Partitioning = child.outputPartitioning
 
@@ -29,7 +31,8 @@ final case class KeepBroadcastExec(child: SparkPlan, @transient keep: Broadcast[
 }
 
 /** The rows that an earlier batch has broadcast. */
-final case class KeptBroadcastExec(output: Seq[Attribute], mode: BroadcastMode, rows: Broadcast[Any]) extends LeafExecNode with BroadcastRows {
+final case class KeptBroadcastExec(output: Seq[Attribute], mode: BroadcastMode, rows: Broadcast[Any])
+    extends LeafExecNode with BroadcastRows {
   override def outputPartitioning: Partitioning = BroadcastPartitioning(mode)
 
   override def doExecuteBroadcast[T](): Broadcast[T] = rows.asInstanceOf[Broadcast[T]]

@@ -11,7 +11,9 @@ import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
 import org.apache.spark.sql.execution.streaming.operators.stateful._
-import org.apache.spark.sql.execution.streaming.state.{StateSchemaCompatibilityChecker, StateStore, StateStoreColFamilySchema, StateStoreId}
+import org.apache.spark.sql.execution.streaming.state.{
+  StateSchemaCompatibilityChecker, StateStore, StateStoreColFamilySchema, StateStoreId
+}
 import org.apache.spark.sql.types.StructType
 import strandline.spark.errors.Errors
 import strandline.spark.plan.OperatorMark
@@ -26,7 +28,8 @@ import strandline.spark.time.TimeColumn
  * whose metadata names the operator) and the key columns. Spark gives it an id, a state and a place in the checkpoint, also in
  * a Connect session. The frontier rule then replaces it. A session without the extension refuses the source.
  */
-final case class MarkedOperator(kind: String, key: OperatorKey, column: TimeColumn, spread: Boolean, dedup: StreamingDeduplicateExec) {
+final case class MarkedOperator(kind: String, key: OperatorKey, column: TimeColumn, spread: Boolean,
+    dedup: StreamingDeduplicateExec) {
   import key.{by, mark, time}
 
   def info: StatefulOperatorStateInfo = dedup.getStateInfo
@@ -54,7 +57,8 @@ final case class MarkedOperator(kind: String, key: OperatorKey, column: TimeColu
   private def spreadBy(mark: Expression): Seq[Expression] = if (by.nonEmpty) by else if (spread) Seq(time) else Seq(mark)
 
   /** The partition number of an entry of the state. */
-  def partition: Expression = HashPartitioning(if (kind == MarkedOperator.Notify) by else spreadBy(MarkedOperator.Mark), info.numPartitions).partitionIdExpression
+  def partition: Expression = HashPartitioning(if (kind == MarkedOperator.Notify) by else spreadBy(MarkedOperator.Mark),
+    info.numPartitions).partitionIdExpression
 
   def exchangedBy(columns: Seq[Expression], child: SparkPlan): SparkPlan =
     ShuffleExchangeExec(HashPartitioning(columns, info.numPartitions), child)
@@ -100,7 +104,8 @@ object MarkedOperator {
    * Settles the schema of the state's values. Spark has written the schema of a `dropDuplicates`, which has no values, and does
    * not compare values again. So the first batch writes our schema, and in every later run Spark compares it.
    */
-  private def settle(info: StatefulOperatorStateInfo, keys: StructType, values: StructType, session: SparkSession, hadoop: Configuration): Unit = {
+  private def settle(info: StatefulOperatorStateInfo, keys: StructType, values: StructType, session: SparkSession,
+      hadoop: Configuration): Unit = {
     val folder = StateStoreId(info.checkpointLocation, info.operatorId, 0).storeCheckpointLocation()
     if (info.storeVersion == 0) {
       CheckpointFileManager.create(folder, hadoop).delete(StateSchemaCompatibilityChecker.schemaFile(folder))

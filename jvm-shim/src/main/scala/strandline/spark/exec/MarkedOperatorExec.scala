@@ -4,7 +4,9 @@ import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Attribute, BasePredicate, UnsafeRow}
 import org.apache.spark.sql.execution.{SortExec, SparkPlan}
-import org.apache.spark.sql.execution.streaming.operators.stateful.{StatefulOperatorCustomMetric, StatefulOperatorStateInfo, StreamingDeduplicateExec}
+import org.apache.spark.sql.execution.streaming.operators.stateful.{
+  StatefulOperatorCustomMetric, StatefulOperatorStateInfo, StreamingDeduplicateExec
+}
 import org.apache.spark.sql.execution.streaming.state.{StateStore, UnsafeRowPair}
 import org.apache.spark.sql.types.StructType
 import strandline.spark.compat.IdentityEquals
@@ -24,9 +26,8 @@ abstract class MarkedOperatorExec(
     eventTimeWatermarkForEviction: Option[Long],
     val key: OperatorKey,
     val state: TimedState)
-    extends StreamingDeduplicateExec(keyExpressions, child, stateInfo, eventTimeWatermarkForLateEvents, eventTimeWatermarkForEviction)
-    with TimedOperator
-    with IdentityEquals {
+    extends StreamingDeduplicateExec(keyExpressions, child, stateInfo, eventTimeWatermarkForLateEvents,
+      eventTimeWatermarkForEviction) with TimedOperator with IdentityEquals {
 
   override lazy val watermarkPredicateForKeysForEviction: Option[BasePredicate] = None
   override lazy val watermarkPredicateForDataForLateEvents: Option[BasePredicate] = None
@@ -62,11 +63,12 @@ abstract class MarkedOperatorExec(
         out += 1
         row: InternalRow
       }
-      new CompletionIterator(rows, taken => {
-        longMetric("allUpdatesTimeMs") += updating
-        longMetric("allRemovalsTimeMs") += taken - updating
-        end(store, times, store.commit())
-      })
+      new CompletionIterator(rows,
+        taken => {
+          longMetric("allUpdatesTimeMs") += updating
+          longMetric("allRemovalsTimeMs") += taken - updating
+          end(store, times, store.commit())
+        })
     }
 
   /** Sorts by Spark's sorter, which uses the disk if the rows do not fit in memory. */

@@ -50,7 +50,8 @@ final case class NotifyRestoreExec(
   override protected def doExecute(): RDD[InternalRow] = {
     val (layout, columns) = (state.layout, output)
     val sorting = SortExec((by :+ output(width) :+ output(width + 1)).map(SortOrder(_, Ascending)), global = false, child)
-    StreamingInternals.mapPartitionsWithReadStore(child.execute(), OperatorStore(info, layout.keySchema, values, layout.encoder, session)) { (store, rows) =>
+    StreamingInternals.mapPartitionsWithReadStore(child.execute(),
+      OperatorStore(info, layout.keySchema, values, layout.encoder, session)) { (store, rows) =>
       val nothing = columns.drop(width + 2).map(a => Literal(null, a.dataType): Expression)
       val notification = UnsafeProjection.create(key.by ++ Seq(Literal(NotifyRows.Notification), key.time) ++ nothing, keys)
       val due = state.open(store).closing().map(entry => notification(entry.key): InternalRow)
@@ -77,8 +78,7 @@ final case class NotifyRestoreExec(
         else if (a.exprId == key.mark.exprId) Literal(NotifyRows.State)
         else by(key.by.indexWhere(_.exprId == a.exprId))
       },
-      output
-    )
+      output)
     val stateRow = {
       val value = AttributeReference("state", output.last.dataType)()
       val nothing = output.slice(width + 1, output.length - 1).map(a => Literal(null, a.dataType): Expression)
@@ -112,7 +112,8 @@ final class NotifySaveExec(
     key: OperatorKey,
     state: TimedState,
     override val values: StructType)
-    extends MarkedOperatorExec(keyExpressions, child, stateInfo, eventTimeWatermarkForLateEvents, eventTimeWatermarkForEviction, key, state) {
+    extends MarkedOperatorExec(keyExpressions, child, stateInfo, eventTimeWatermarkForLateEvents, eventTimeWatermarkForEviction,
+      key, state) {
 
   override def shortName: String = MarkedOperator.Notify
 
@@ -151,5 +152,6 @@ final class NotifySaveExec(
   override protected def otherCopyArgs: Seq[AnyRef] = Seq(key, state, values)
 
   override protected def withNewChildInternal(newChild: SparkPlan): NotifySaveExec =
-    new NotifySaveExec(keyExpressions, newChild, stateInfo, eventTimeWatermarkForLateEvents, eventTimeWatermarkForEviction, key, state, values)
+    new NotifySaveExec(keyExpressions, newChild, stateInfo, eventTimeWatermarkForLateEvents, eventTimeWatermarkForEviction, key,
+      state, values)
 }

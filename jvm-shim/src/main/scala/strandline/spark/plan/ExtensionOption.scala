@@ -39,7 +39,8 @@ object LateExtensionOptionRule extends Rule[LogicalPlan] {
   import ExtensionOption._
 
   override def apply(plan: LogicalPlan): LogicalPlan = plan.resolveOperators {
-    case relation @ StreamingRelationV2(_, name, table: PythonTable, options, _, _, _, _, _) if isOurs(name) && !options.containsKey(Key) =>
+    case relation @ StreamingRelationV2(_, name, table: PythonTable, options, _, _, _, _, _)
+        if isOurs(name) && !options.containsKey(Key) =>
       val source = new PythonDataSourceV2
       source.setShortName(name)
       val withKey = new HashMap[String, String](options.asCaseSensitiveMap)

@@ -36,15 +36,18 @@ private[spark] object FieldTags {
    * derived from them. Where the analysed plan gives such a column a tag, it is above an expression that is not a field.
    */
   def withoutFieldTags(plan: SparkPlan): SparkPlan = {
-    def showing(node: SparkPlan): Boolean = node.expressions.exists(_.exists { case Alias(TaggedField(_), _) => true; case _ => false })
+    def showing(node: SparkPlan): Boolean =
+      node.expressions.exists(_.exists { case Alias(TaggedField(_), _) => true; case _ => false })
     if (!plan.exists(showing)) plan
     else
       plan.transformUp { case node =>
         val below = AttributeMap(node.children.flatMap(_.output).map(a => a -> a.metadata))
         node.transformExpressionsUp {
           case alias @ Alias(TaggedField(field), name) =>
-            Alias(Untagged(field), name)(alias.exprId, alias.qualifier, alias.explicitMetadata.map(TimeColumn.removeFrom), alias.nonInheritableMetadataKeys)
-          case a: AttributeReference if TimeColumn.isTagged(a.metadata) && below.get(a).exists(!TimeColumn.isTagged(_)) => a.withMetadata(below(a))
+            Alias(Untagged(field), name)(alias.exprId, alias.qualifier, alias.explicitMetadata.map(TimeColumn.removeFrom),
+              alias.nonInheritableMetadataKeys)
+          case a: AttributeReference if TimeColumn.isTagged(a.metadata) && below.get(a).exists(!TimeColumn.isTagged(_)) =>
+            a.withMetadata(below(a))
         }
       }
   }

@@ -50,12 +50,14 @@ private[spark] object Lineage {
    * each of its rows.
    */
   private def expressionsOf(a: Attribute, plan: LogicalPlan): Option[Seq[Expression]] = {
-    def among(columns: Seq[NamedExpression]) = columns.collectFirst { case alias: Alias if alias.exprId == a.exprId => Seq(unnamed(alias)) }
+    def among(columns: Seq[NamedExpression]) =
+      columns.collectFirst { case alias: Alias if alias.exprId == a.exprId => Seq(unnamed(alias)) }
     plan match {
       case project: Project => among(project.projectList)
       case aggregate: Aggregate => among(aggregate.aggregateExpressions)
       case expand: Expand if !expand.child.outputSet.contains(a) =>
-        Some(expand.output.indexWhere(_.exprId == a.exprId)).filter(_ >= 0).map(i => expand.projections.map(row => unnamed(row(i))).distinct)
+        Some(expand.output.indexWhere(_.exprId == a.exprId)).filter(_ >= 0).map(i =>
+          expand.projections.map(row => unnamed(row(i))).distinct)
       case _ => None
     }
   }

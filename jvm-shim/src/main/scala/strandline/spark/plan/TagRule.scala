@@ -35,7 +35,9 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
         case common: CTERelationDef =>
           shared(common.id) = common.output
           common
-        case ref: CTERelationRef => ref.copy(output = ref.output.zip(shared.getOrElse(ref.cteId, ref.output)).map { case (a, known) => withTagOf(a, known.metadata) })
+        case ref: CTERelationRef => ref.copy(output = ref.output.zip(shared.getOrElse(ref.cteId, ref.output)).map {
+            case (a, known) => withTagOf(a, known.metadata)
+          })
         case p => retag(transformBelow(p))
       }
       tagged.foreach { case watermark: EventTimeWatermark if watermark.isStreaming => checkWatermark(watermark); case _ => }
@@ -54,11 +56,14 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
   }
 
   private def retag(plan: LogicalPlan): LogicalPlan = plan match {
-    case relation: StreamingRelationV2 if FrontierSource.statesFrontier(relation) => relation.copy(output = relation.output.map(declareTag(relation, _)))
+    case relation: StreamingRelationV2 if FrontierSource.statesFrontier(relation) =>
+      relation.copy(output = relation.output.map(declareTag(relation, _)))
     case _: LeafNode | _: EventTimeWatermark => plan
     case union: Union => tagUnion(union)
     case view: View if !view.isTempViewStoringAnalyzedPlan =>
-      plan.mapChildren { case project: Project => project.copy(projectList = project.projectList.map(tagViewColumn)); case other => other }
+      plan.mapChildren {
+        case project: Project => project.copy(projectList = project.projectList.map(tagViewColumn)); case other => other
+      }
     case _ =>
       val known = AttributeMap(plan.children.flatMap(_.output).map(a => a -> a.metadata))
       val fresh = plan.mapExpressions(refresh(_, known))
@@ -83,7 +88,8 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
       withoutTags(sessions, timesBehind(sessions.output, sessions.output.filter(isSession).map(_ -> sessions)))
     case other =>
       val foreign = foreignTimes(other)
-      val moved = if (mixesStreams(other)) other.output.filterNot(foreign.contains).flatMap(alsoFrom(_, Summary.Everywhere)) else Nil
+      val moved =
+        if (mixesStreams(other)) other.output.filterNot(foreign.contains).flatMap(alsoFrom(_, Summary.Everywhere)) else Nil
       transformed(other, foreign.map(_ -> None) ++ moved, allowsFilterPushdown = foreign.isEmpty, onlyInputs = foreign.isEmpty)
   }
 
@@ -120,7 +126,8 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
   private def withoutTags(plan: LogicalPlan, times: Seq[Attribute]): LogicalPlan = transformed(plan, times.map(_ -> None))
 
   /** Gives times another summary, or removes their tags. */
-  private def transformed(plan: LogicalPlan, times: Seq[(Attribute, Option[Summary])], allowsFilterPushdown: Boolean = false, onlyInputs: Boolean = false): LogicalPlan =
+  private def transformed(plan: LogicalPlan, times: Seq[(Attribute, Option[Summary])], allowsFilterPushdown: Boolean = false,
+      onlyInputs: Boolean = false): LogicalPlan =
     if (times.isEmpty) plan else TimeTransformNode(times.map(_._1), times.map(_._2), plan, allowsFilterPushdown, onlyInputs)
 
   /**
@@ -146,11 +153,11 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
       val both = columns.flatMap(_.summary.inputs).toSet
       val moved = join.output.filterNot(untagged.contains).flatMap(alsoFrom(_, both))
       transformed(placed, untagged.map(_ -> None) ++ moved, allowsFilterPushdown = late.isEmpty, onlyInputs = untagged.isEmpty)
-    }
-    else if (!left.exists(isTimed) || !right.exists(isTimed)) placed
+    } else if (!left.exists(isTimed) || !right.exists(isTimed)) placed
     else {
       val distance = TimeDistance.of(left, right, conditions)
-      transformed(placed, join.output.filter(isTimed).map(time => time -> distance.filterNot(_ => missing.contains(time)).flatMap(_.behind(time))))
+      transformed(placed,
+        join.output.filter(isTimed).map(time => time -> distance.filterNot(_ => missing.contains(time)).flatMap(_.behind(time))))
     }
   }
 
@@ -170,7 +177,8 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
    * `awaited` times is closed; each is given with the plan that it belongs to. A time derived from an awaited one is not
    * behind.
    */
-  private def timesBehind(output: Seq[Attribute], awaited: Seq[(Attribute, LogicalPlan)]): Seq[Attribute] = output.filter(isTimed).filterNot { a =>
+  private def timesBehind(
+      output: Seq[Attribute], awaited: Seq[(Attribute, LogicalPlan)]): Seq[Attribute] = output.filter(isTimed).filterNot { a =>
     awaited.exists { case (time, from) => from.outputSet.contains(a) && Lineage.isDerivedFrom(a, time, from) }
   }
 
@@ -187,7 +195,8 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
    * [[TimeTransformNode]].
    */
   private def keepInPlace(join: Join): Join =
-    if (join.joinType == LeftSemi && join.left.exists(p => p.isInstanceOf[Union] || p.isInstanceOf[Aggregate]) && !isKept(join.left))
+    if (join.joinType == LeftSemi && join.left.exists(p => p.isInstanceOf[Union] || p.isInstanceOf[Aggregate]) && !isKept(
+        join.left))
       join.copy(left = TimeTransformNode(Nil, Nil, join.left))
     else join
 
@@ -212,18 +221,22 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
 
   private def deriveTag(plan: LogicalPlan, expression: Expression): Expression = expression match {
     case alias @ Alias(child, _) =>
-      val below = child match { case inner: Alias => deriveTag(plan, inner); case FieldTags.TaggedField(field) => Untagged(field); case other => other }
+      val below = child match {
+        case inner: Alias => deriveTag(plan, inner); case FieldTags.TaggedField(field) => Untagged(field); case other => other
+      }
       val declared = alias.explicitMetadata.flatMap(declaredIn(plan, _, inputOf(plan, child)))
       def tagged = below match {
         case a: Attribute => declared.orElse(TimeColumn.of(a).filter(_ => isWindow(alias.metadata)))
         case struct: CreateNamedStruct if alias.metadata.contains(SessionWindow.marker) => sessionOf(struct)
         case struct: CreateNamedStruct if isWindow(alias.metadata) => windowOf(struct)
-        case Transformed(transform) if plan.isStreaming => Some(timeOf(transform).getOrElse(throw Errors.notATime(alias.name, transform.child.sql)))
+        case Transformed(transform) if plan.isStreaming =>
+          Some(timeOf(transform).getOrElse(throw Errors.notATime(alias.name, transform.child.sql)))
         case e => timeOf(e).orElse(declared.filter(_.windows.isEmpty))
       }
       below match {
         case _: NamedExpression if alias.explicitMetadata.isEmpty => withChild(alias, below) // the same value under another name
-        case _ => tagged.fold(hideTag(alias, below))(column => withMetadata(withChild(alias, below), column.addTo(alias.metadata, delayOf(alias))))
+        case _ => tagged.fold(hideTag(alias, below))(column =>
+            withMetadata(withChild(alias, below), column.addTo(alias.metadata, delayOf(alias))))
       }
     case a: AttributeReference if !plan.inputSet.contains(a) => tagIntroduced(plan, a)
     case other => other
@@ -233,18 +246,21 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
    * Returns the time that metadata in `plan` declares. It comes when rows of the plan's inputs come, whatever inputs the metadata
    * names: it may be of the schema of another DataFrame. `input`: the input that it is a time of, if it is taken from the source.
    */
-  private def declaredIn(plan: LogicalPlan, metadata: Metadata, input: Option[String] = None): Option[TimeColumn] = TimeColumn.of(metadata).map { column =>
-    val below = plan.children.flatMap(_.output).flatMap(a => TimeColumn.of(a))
-    val inputs = if (input.isDefined) Set(input) else if (below.isEmpty) Summary.Everywhere else below.flatMap(_.summary.inputs).toSet
-    if (below.contains(column)) column else column.copy(summary = column.summary.from(inputs))
-  }
+  private def declaredIn(plan: LogicalPlan, metadata: Metadata, input: Option[String] = None): Option[TimeColumn] =
+    TimeColumn.of(metadata).map { column =>
+      val below = plan.children.flatMap(_.output).flatMap(a => TimeColumn.of(a))
+      val inputs =
+        if (input.isDefined) Set(input) else if (below.isEmpty) Summary.Everywhere else below.flatMap(_.summary.inputs).toSet
+      if (below.contains(column)) column else column.copy(summary = column.summary.from(inputs))
+    }
 
   /**
    * Returns the input of a source of several channels whose time is `expression`: a field of the channel's struct, directly above
    * the source. Elsewhere such a struct may be of other rows.
    */
   private def inputOf(plan: LogicalPlan, expression: Expression): Option[String] = expression match {
-    case field @ GetStructField(a: Attribute, _, _) if field.metadata.contains(InputKey) && sourceBelow(plan).exists(_.output.exists(_.exprId == a.exprId)) =>
+    case field @ GetStructField(a: Attribute, _, _)
+        if field.metadata.contains(InputKey) && sourceBelow(plan).exists(_.output.exists(_.exprId == a.exprId)) =>
       Some(field.metadata.getString(InputKey))
     case _ => None
   }
@@ -259,7 +275,8 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
 
   /** Returns the alias without a tag, whatever tags its child and its metadata have. */
   private def hideTag(alias: Alias, child: Expression): Alias = {
-    val bare = withChild(alias, child match { case named: NamedExpression if TimeColumn.isTagged(named.metadata) => Untagged(named); case other => other })
+    val bare = withChild(alias,
+      child match { case named: NamedExpression if TimeColumn.isTagged(named.metadata) => Untagged(named); case other => other })
     if (bare.explicitMetadata.exists(TimeColumn.isTagged)) withMetadata(bare, TimeColumn.removeFrom(bare.metadata)) else bare
   }
 
@@ -269,8 +286,10 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
    */
   private def tagViewColumn(column: NamedExpression): NamedExpression = column match {
     case alias @ Alias(child, _) =>
-      val value = child match { case Cast(same, kind, _, _) if DataTypeUtils.sameType(same.dataType, kind) => same; case other => other }
-      columnOf(value).fold[NamedExpression](hideTag(alias, child))(known => withMetadata(alias, known.addTo(alias.metadata, delayOf(alias))))
+      val value =
+        child match { case Cast(same, kind, _, _) if DataTypeUtils.sameType(same.dataType, kind) => same; case other => other }
+      columnOf(value).fold[NamedExpression](hideTag(alias, child))(known =>
+        withMetadata(alias, known.addTo(alias.metadata, delayOf(alias))))
     case other => other
   }
 
@@ -290,7 +309,8 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
   /** Matches nodes whose columns a user declares, in the output schema of a function. */
   private[spark] object DeclaresOutput {
     def unapply(plan: LogicalPlan): Boolean = plan match {
-      case _: MapInPandas | _: MapInArrow | _: FlatMapGroupsInPandas | _: FlatMapGroupsInArrow | _: FlatMapCoGroupsInPandas => true
+      case _: MapInPandas | _: MapInArrow | _: FlatMapGroupsInPandas | _: FlatMapGroupsInArrow | _: FlatMapCoGroupsInPandas =>
+        true
       case _: FlatMapCoGroupsInArrow | _: FlatMapGroupsInPandasWithState | _: TransformWithStateInPySpark => true
       case _ => false
     }
@@ -305,7 +325,8 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
     else Alias(alias.child, alias.name)(alias.exprId, alias.qualifier, Some(metadata), alias.nonInheritableMetadataKeys)
 
   /** The delay of `withWatermark` for `dropDuplicatesWithinWatermark`. Columns derived from a time keep it. */
-  private def delayOf(alias: Alias): Long = alias.child.references.map(a => TimeColumn.delayIn(a.metadata)).maxOption.getOrElse(0L)
+  private def delayOf(alias: Alias): Long =
+    alias.child.references.map(a => TimeColumn.delayIn(a.metadata)).maxOption.getOrElse(0L)
 
   private def isWindow(metadata: Metadata): Boolean =
     metadata.contains(TimeWindow.marker) || metadata.contains(SessionWindow.marker)
@@ -329,8 +350,7 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
       first <- TimeColumn.of(inputs.head)
       columns = inputs.map { a =>
         TimeColumn.of(a).filter(c => c.domain == first.domain && c.windows == first.windows).getOrElse(
-          throw Errors.unionMismatch(inputs.head.name, first.toString, TimeColumn.of(a).fold("no time column")(_.toString))
-        )
+          throw Errors.unionMismatch(inputs.head.name, first.toString, TimeColumn.of(a).fold("no time column")(_.toString)))
       }
       summary = LeastStep.of(columns.map(_.summary)) if summary != first.summary
     } yield (output -> Option(summary), summary.together == first.summary.together)

@@ -37,17 +37,18 @@ final case class TimeDistance(left: Attribute, right: Attribute, low: Option[Lon
    * lower of both. It does so too where they are times of several inputs that have one frontier.
    */
   def behind(time: Attribute): Option[Summary] = {
-    def least(own: Attribute, other: Attribute, distance: Option[Long]): Option[Summary] = for {
-      d <- distance
-      mine <- TimeColumn.of(own).map(_.summary)
-      others <- TimeColumn.of(other).map(_.summary)
-    } yield
-      if (mine == others) mine.followedBy(shifted(d.min(0)))
-      else {
-        val paths = Seq(mine, others.followedBy(shifted(d)))
-        if (mine.together == others.together) Summary(Seq(LeastStep(paths, Some(mine.together.followedBy(shifted(d.min(0)))))))
-        else LeastStep.of(paths)
-      }
+    def least(own: Attribute, other: Attribute, distance: Option[Long]): Option[Summary] =
+      for {
+        d <- distance
+        mine <- TimeColumn.of(own).map(_.summary)
+        others <- TimeColumn.of(other).map(_.summary)
+      } yield
+        if (mine == others) mine.followedBy(shifted(d.min(0)))
+        else {
+          val paths = Seq(mine, others.followedBy(shifted(d)))
+          if (mine.together == others.together) Summary(Seq(LeastStep(paths, Some(mine.together.followedBy(shifted(d.min(0)))))))
+          else LeastStep.of(paths)
+        }
     if (time.exprId == left.exprId) least(left, right, low)
     else if (time.exprId == right.exprId) least(right, left, high.map(-_))
     else None
@@ -71,8 +72,8 @@ object TimeDistance {
   }
 
   /**
-   * Returns the times that a join compares for equality, each as a column with the index of its pair. A row comes out when the rows
-   * of both sides are there, so the column has the paths of both. Both must be the same if all inputs have one frontier.
+   * Returns the times that a join compares for equality, each as a column with the index of its pair. A row comes out when the
+   * rows of both sides are there, so the column has the paths of both. Both must be the same if all inputs have one frontier.
    */
   def sharedTimes(pairs: Seq[(Expression, Expression)]): Seq[(TimeColumn, Int)] = for {
     ((left, right), i) <- pairs.zipWithIndex
@@ -116,8 +117,10 @@ object TimeDistance {
     def atMost(a: Expression, b: Expression, slack: Long): TimeDistance =
       sum(linear(a), linear(b).flatMap(negated)).flatMap { difference =>
         difference.coefficients(left, right) match {
-          case Some((1, -1)) => Try(Math.subtractExact(slack, difference.constant)).toOption.map(h => distance.copy(high = least(distance.high, h)))
-          case Some((-1, 1)) => Try(Math.subtractExact(difference.constant, slack)).toOption.map(l => distance.copy(low = greatest(distance.low, l)))
+          case Some((1, -1)) =>
+            Try(Math.subtractExact(slack, difference.constant)).toOption.map(h => distance.copy(high = least(distance.high, h)))
+          case Some((-1, 1)) =>
+            Try(Math.subtractExact(difference.constant, slack)).toOption.map(l => distance.copy(low = greatest(distance.low, l)))
           case _ => None
         }
       }.getOrElse(distance)
@@ -129,7 +132,8 @@ object TimeDistance {
   /** A sum of attributes, each with a factor, and a constant. */
   private case class Linear(terms: Map[ExprId, Int], constant: Long) {
     def coefficients(left: Attribute, right: Attribute): Option[(Int, Int)] =
-      if (terms.filter(_._2 != 0).keySet == Set(left.exprId, right.exprId)) Some((terms(left.exprId), terms(right.exprId))) else None
+      if (terms.filter(_._2 != 0).keySet == Set(left.exprId, right.exprId)) Some((terms(left.exprId), terms(right.exprId)))
+      else None
   }
 
   private def linear(e: Expression): Option[Linear] = e match {
@@ -151,14 +155,13 @@ object TimeDistance {
   private def inexact(e: Expression): Option[(String, String)] = e match {
     case SubtractTimestamps(_, _, _, zone) if !zone.exists(isFixed) =>
       Some((
-        s"${e.sql} subtracts the local times of ${zone.getOrElse("no zone")}, whose clocks change",
-        "Write l.time <= r.time + INTERVAL '30' MINUTE instead of l.time - r.time <= INTERVAL '30' MINUTE, or set spark.sql.session.timeZone to UTC."
-      ))
+          s"${e.sql} subtracts the local times of ${zone.getOrElse("no zone")}, whose clocks change",
+          "Write l.time <= r.time + INTERVAL '30' MINUTE instead of l.time - r.time <= INTERVAL '30' MINUTE, or set " +
+            "spark.sql.session.timeZone to UTC."))
     case TimestampAddInterval(_, interval, zone) if interval.foldable && duration(interval, zone).isEmpty =>
       Some((
-        s"${e.sql} adds calendar time of ${zone.getOrElse("no zone")}, whose days and months differ in length",
-        "Set spark.sql.session.timeZone to UTC, where a day has 24 hours; months cannot be a bound."
-      ))
+          s"${e.sql} adds calendar time of ${zone.getOrElse("no zone")}, whose days and months differ in length",
+          "Set spark.sql.session.timeZone to UTC, where a day has 24 hours; months cannot be a bound."))
     case _: TimestampAddYMInterval => Some((s"${e.sql} adds months, which differ in length", "Write the bound in days or hours."))
     case Add(_, _, context) if wraps(e, context.evalMode == EvalMode.LEGACY) => Some(wrapping(e))
     case Subtract(_, _, context) if wraps(e, context.evalMode == EvalMode.LEGACY) => Some(wrapping(e))
@@ -169,7 +172,8 @@ object TimeDistance {
   private def wraps(e: Expression, isLegacy: Boolean): Boolean = isLegacy && isIntegral(e.dataType)
 
   private def wrapping(e: Expression): (String, String) =
-    (s"${e.sql} wraps around at the ends of ${e.dataType.sql}", "Set spark.sql.ansi.enabled to true, or use try_add and try_subtract.")
+    (s"${e.sql} wraps around at the ends of ${e.dataType.sql}",
+      "Set spark.sql.ansi.enabled to true, or use try_add and try_subtract.")
 
   /** Returns the first reason why a condition on times of both sides does not bound a distance, although it seems to. */
   def whyInexact(left: Seq[Attribute], right: Seq[Attribute], conditions: Seq[Expression]): Option[(String, String)] = {
@@ -211,7 +215,10 @@ object TimeDistance {
     x <- a
     y <- b
     constant <- Try(Math.addExact(x.constant, y.constant)).toOption
-  } yield Linear((x.terms.keySet ++ y.terms.keySet).map(k => k -> (x.terms.getOrElse(k, 0) + y.terms.getOrElse(k, 0))).toMap, constant)
+  } yield {
+    val terms = (x.terms.keySet ++ y.terms.keySet).map(k => k -> (x.terms.getOrElse(k, 0) + y.terms.getOrElse(k, 0)))
+    Linear(terms.toMap, constant)
+  }
 
   private def negated(a: Linear): Option[Linear] =
     if (a.constant == Long.MinValue) None else Some(Linear(a.terms.map { case (k, n) => k -> -n }, -a.constant))

@@ -31,12 +31,14 @@ private[spark] object TimeExpressions {
     case a: Attribute => TimeColumn.of(a)
     case GetStructField(a: Attribute, 0, _) => TimeColumn.of(a).flatMap(_.bound("start"))
     case GetStructField(a: Attribute, 1, _) => TimeColumn.of(a).flatMap(_.bound("end"))
-    case PreciseTimestampConversion(Subtract(PreciseTimestampConversion(GetStructField(a: Attribute, 1, _), _, _), Literal(1L, _), _), _, _) =>
+    case PreciseTimestampConversion(Subtract(PreciseTimestampConversion(GetStructField(a: Attribute, 1, _), _, _), Literal(1L, _),
+            _), _, _) =>
       TimeColumn.of(a).flatMap(_.bound("time"))
     case transform: TransformTime =>
       timeOf(transform.child).map { column =>
         if (column.windows.isDefined || column.domain != transform.domain)
-          throw Errors.domainMismatch(s"The function ${TransformTime.Name} expects a time of ${transform.domain}, but ${transform.child.sql} is $column.")
+          throw Errors.domainMismatch(
+            s"The function ${TransformTime.Name} expects a time of ${transform.domain}, but ${transform.child.sql} is $column.")
         transform.from(column)
       }
     case _ => None

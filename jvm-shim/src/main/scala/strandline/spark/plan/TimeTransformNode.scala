@@ -13,13 +13,14 @@ import strandline.spark.time.{Summary, TimeColumn}
  * Changes the tags of its child's time columns: each of `times` gets the summary at the same index, or loses its tag if there
  * is none. Rows pass unchanged, as through Spark's `EventTimeWatermark`.
  *
- * It stands above a join that keeps rows while the frontier continues, above an outer join whose rows may lack a time, above a join
- * of several inputs, and above a union of times with different summaries.
+ * It stands above a join that keeps rows while the frontier continues, above an outer join whose rows may lack a time, above a
+ * join of several inputs, and above a union of times with different summaries.
  *
- * `allowsFilterPushdown`: whether the optimizer may push a filter through it ([[PushThroughTimeTransform]]). `onlyInputs`: whether it
- * only says which inputs of a source the times come by ([[WithoutInputs]]).
+ * `allowsFilterPushdown`: whether the optimizer may push a filter through it ([[PushThroughTimeTransform]]). `onlyInputs`:
+ * whether it only says which inputs of a source the times come by ([[WithoutInputs]]).
  */
-final case class TimeTransformNode(times: Seq[Attribute], summaries: Seq[Option[Summary]], child: LogicalPlan, allowsFilterPushdown: Boolean = false, onlyInputs: Boolean = false)
+final case class TimeTransformNode(times: Seq[Attribute], summaries: Seq[Option[Summary]], child: LogicalPlan,
+    allowsFilterPushdown: Boolean = false, onlyInputs: Boolean = false)
     extends UnaryNode {
   override val output: Seq[Attribute] = TimeTransformNode.retag(child.output, times, summaries)
 
@@ -30,7 +31,8 @@ final case class TimeTransformNode(times: Seq[Attribute], summaries: Seq[Option[
   override protected def withNewChildInternal(newChild: LogicalPlan): TimeTransformNode = copy(child = newChild)
 }
 
-final case class TimeTransformExec(times: Seq[Attribute], summaries: Seq[Option[Summary]], child: SparkPlan) extends UnaryExecNode {
+final case class TimeTransformExec(times: Seq[Attribute], summaries: Seq[Option[Summary]], child: SparkPlan)
+    extends UnaryExecNode {
   override val output: Seq[Attribute] = TimeTransformNode.retag(child.output, times, summaries)
   override def references: AttributeSet = AttributeSet.empty
   override def outputPartitioning: Partitioning = child.outputPartitioning
@@ -61,13 +63,16 @@ object TimeTransformStrategy extends SparkStrategy {
 }
 
 /**
- * Pushes filters, and projections of fields of structs, through a [[TimeTransformNode]] that allows it. The state of a join has the
- * columns that the plan above it uses, so this changes the state's schema. So the rule pushes only what earlier versions pushed.
+ * Pushes filters, and projections of fields of structs, through a [[TimeTransformNode]] that allows it. The state of a join has
+ * the columns that the plan above it uses, so this changes the state's schema. So the rule pushes only what earlier versions
+ * pushed.
  */
 object PushThroughTimeTransform extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan = plan.transformDown {
-    case Filter(condition, moved: TimeTransformNode) if moved.allowsFilterPushdown => moved.copy(child = Filter(inside(moved, condition), moved.child))
-    case project @ Project(columns, moved: TimeTransformNode) if moved.onlyInputs && columns.exists(_.isInstanceOf[Alias]) && columns.forall(isColumnOrField) =>
+    case Filter(condition, moved: TimeTransformNode) if moved.allowsFilterPushdown =>
+      moved.copy(child = Filter(inside(moved, condition), moved.child))
+    case project @ Project(columns, moved: TimeTransformNode)
+        if moved.onlyInputs && columns.exists(_.isInstanceOf[Alias]) && columns.forall(isColumnOrField) =>
       val below = moved.copy(child = Project(columns.map(inside(moved, _).asInstanceOf[NamedExpression]), moved.child))
       if (below.output.map(_.exprId) == project.output.map(_.exprId)) below else project
   }
@@ -93,14 +98,15 @@ object PushThroughTimeTransform extends Rule[LogicalPlan] {
 }
 
 /**
- * Removes the nodes that only say by which inputs times come from the batches of a query whose offsets state no inputs. It began with
- * a release without such nodes, and the optimizer must make the plan of its state again.
+ * Removes the nodes that only say by which inputs times come from the batches of a query whose offsets state no inputs. It began
+ * with a release without such nodes, and the optimizer must make the plan of its state again.
  *
  * It runs on the analysed plan of each batch, before the optimizer.
  */
 final case class WithoutInputs(states: () => Boolean) extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan = {
     def isOne(node: LogicalPlan) = node match { case moved: TimeTransformNode => moved.onlyInputs; case _ => false }
-    if (!plan.exists(isOne) || states()) plan else plan.transformUp { case moved: TimeTransformNode if moved.onlyInputs => moved.child }
+    if (!plan.exists(isOne) || states()) plan
+    else plan.transformUp { case moved: TimeTransformNode if moved.onlyInputs => moved.child }
   }
 }

@@ -24,15 +24,17 @@ private[spark] object ArbitraryState {
     operator.copy(
       eventTimeWatermarkForLateEvents = None,
       eventTimeWatermarkForEviction =
-        if (operator.timeMode == EventTime) Some(watermark("transformWithState", operator.dataAttributes ++ operator.child.output, frontiers)) else None
-    )
+        if (operator.timeMode == EventTime)
+          Some(watermark("transformWithState", operator.dataAttributes ++ operator.child.output, frontiers))
+        else None)
 
   def transformWithState(operator: TransformWithStateInPySparkExec, frontiers: BatchFrontiers): SparkPlan =
     operator.copy(
       eventTimeWatermarkForLateEvents = None,
       eventTimeWatermarkForEviction =
-        if (operator.timeMode == EventTime) Some(watermark(operator.shortName.stripSuffix("Exec"), operator.child.output, frontiers)) else None
-    )
+        if (operator.timeMode == EventTime)
+          Some(watermark(operator.shortName.stripSuffix("Exec"), operator.child.output, frontiers))
+        else None)
 
   // For a group's state over a time column, Spark requires a watermark that is not below 0. The user's function sees 0 as "no
   // watermark yet".
@@ -52,8 +54,7 @@ private[spark] object ArbitraryState {
     throw Errors.operatorUnsupported(
       s"An event-time timeout of $name",
       "Spark refuses a timeout earlier than its scalar watermark, so it cannot be set to every time that is still open",
-      "Use transformWithState, whose event-time timers are exact."
-    )
+      "Use transformWithState, whose event-time timers are exact.")
 
   /** Returns the last millisecond that END has closed. */
   private def watermark(operator: String, input: Seq[Attribute], frontiers: BatchFrontiers): Long = {
@@ -66,7 +67,8 @@ private[spark] object ArbitraryState {
     }
     column.frontier(frontiers.end).elements match {
       case Array() => Long.MaxValue / MicrosPerMilli
-      case _ if column.frontier(frontiers.end) == column.frontier(Antichain.least(frontiers.domain)) => 0L // nothing is closed yet: 0, as in Spark before the first watermark
+      case _ if column.frontier(frontiers.end) == column.frontier(Antichain.least(frontiers.domain)) =>
+        0L // nothing is closed yet: 0, as in Spark before the first watermark
       case Array(Array(least)) if least > 0 => Math.floorDiv(least - 1, MicrosPerMilli)
       case _ => refuse("Spark's timers do not support times before 1970")
     }

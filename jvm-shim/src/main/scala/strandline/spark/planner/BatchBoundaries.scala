@@ -22,9 +22,11 @@ private[spark] object BatchBoundaries {
 
   def check(analysed: LogicalPlan, mode: OutputMode): Unit = analysed.foreach {
     case numbered: AttachDistributedSequence if isOurs(numbered) =>
-      throw Errors.operatorUnsupported("zipWithIndex", "Spark numbers the rows of each batch from 0", "Number the rows of a time when it is complete, with on_complete(df, function, schema) of pyspark_strandline.")
+      throw Errors.operatorUnsupported("zipWithIndex", "Spark numbers the rows of each batch from 0",
+        "Number the rows of a time when it is complete, with on_complete(df, function, schema) of pyspark_strandline.")
     case WholeTableFunction(name, rows) if isOurs(rows) =>
-      throw Errors.operatorUnsupported(s"The table function $name over a whole table", OnceABatch, "Call a function for each complete time, with on_complete(df, function, schema, key=...) of pyspark_strandline.")
+      throw Errors.operatorUnsupported(s"The table function $name over a whole table", OnceABatch,
+        "Call a function for each complete time, with on_complete(df, function, schema, key=...) of pyspark_strandline.")
     case GroupFunction(name, groups) if groups.exists { case (_, rows) => isOurs(rows) } =>
       val isExact = groups match {
         case Seq((keys, rows)) => keys.exists(comesWhole(_, rows, mode))
@@ -50,11 +52,16 @@ private[spark] object BatchBoundaries {
     }
   }
 
-  /** Matches a table function of Python that gets a table's rows in one partition, and so believes that it gets all. Its name, and the rows. */
+  /**
+   * Matches a table function of Python that gets a table's rows in one partition, and so believes that it gets all. Its name, and
+   * the rows.
+   */
   private object WholeTableFunction {
     def unapply(plan: LogicalPlan): Option[(String, LogicalPlan)] = plan match {
       case LateralJoin(rows, lateral, _, _) if isGathered(rows) =>
-        lateral.plan.collectFirst { case Generate(f: PythonUDTF, _, _, _, _, _) if f.tableArguments.exists(_.contains(true)) => f.name -> rows }
+        lateral.plan.collectFirst {
+          case Generate(f: PythonUDTF, _, _, _, _, _) if f.tableArguments.exists(_.contains(true)) => f.name -> rows
+        }
       case _ => None
     }
 
@@ -73,20 +80,25 @@ private[spark] object BatchBoundaries {
     case aggregate: Aggregate =>
       // A group of several times closes with the first of them.
       val times = aggregate.groupingExpressions.collect { case a: Attribute if TimeColumn.of(a).isDefined => a }
-      mode == OutputMode.Append() && times.length == 1 && valueOf(time, aggregate.aggregateExpressions, aggregate).exists(_.exprId == times.head.exprId)
+      mode == OutputMode.Append() && times.length == 1 && valueOf(time, aggregate.aggregateExpressions, aggregate).exists(
+        _.exprId == times.head.exprId)
     case join: Join if join.children.count(_.isStreaming) > 1 => false
-    case _: Join | _: Filter | _: SubqueryAlias | _: View | _: TimeTransformNode | _: EventTimeWatermark | _: Deduplicate | _: Generate | _: Sort |
+    case _: Join | _: Filter | _: SubqueryAlias | _: View | _: TimeTransformNode | _: EventTimeWatermark | _: Deduplicate |
+        _: Generate | _: Sort |
         _: RepartitionOperation | _: RebalancePartitions | _: AppendColumns | _: CollectMetrics | _: ResolvedHint =>
       plan.children.exists(child => child.outputSet.contains(time) && child.isStreaming && comesWhole(time, child, mode))
     case _ => false
   }
 
   /** Returns which operator of ours a `dropDuplicates` stands for, if any. */
-  private def markOf(keys: Seq[Attribute]): Option[String] = keys.map(_.metadata).find(_.contains(OperatorMark.Key)).map(_.getString(OperatorMark.Key))
+  private def markOf(keys: Seq[Attribute]): Option[String] =
+    keys.map(_.metadata).find(_.contains(OperatorMark.Key)).map(_.getString(OperatorMark.Key))
 
   /** Returns the column of the input of which `a` is the value, under this or another name. */
   private def valueOf(a: Attribute, columns: Seq[NamedExpression], below: LogicalPlan): Option[Attribute] =
-    columns.find(_.exprId == a.exprId).map(named).collect { case value: Attribute if below.inputSet.contains(value) || below.outputSet.contains(value) => value }
+    columns.find(_.exprId == a.exprId).map(named).collect {
+      case value: Attribute if below.inputSet.contains(value) || below.outputSet.contains(value) => value
+    }
 
   private def named(e: Expression): Expression = e match {
     case Alias(child, _) => named(child)
@@ -101,13 +113,18 @@ private[spark] object BatchBoundaries {
     val called = s"$sides(${keys.map(_.name).mkString(", ")}).$name"
     val remedy = (groups, name) match {
       case (Seq(_), "mapGroups") =>
-        s"Group by the time in an aggregation (groupBy($names).agg(...)), or use pyspark_strandline's on_complete. Both wait until the time is complete."
-      case (Seq(_), "gapply") => s"Group by the time in an aggregation (groupBy($names).agg(...)), which waits until the time is complete."
+        s"Group by the time in an aggregation (groupBy($names).agg(...)), or use pyspark_strandline's on_complete. Both wait " +
+          "until the time is complete."
+      case (Seq(_), "gapply") =>
+        s"Group by the time in an aggregation (groupBy($names).agg(...)), which waits until the time is complete."
       case (Seq(_), _) =>
-        s"Let the rows wait until their time is complete, and group by the time: from pyspark_strandline import hold; hold(df).groupBy($names).$name(function, schema). " +
-          "Or call on_complete(df, function, schema, key=...) of pyspark_strandline. A window is no such time: use truncate(df, \"1 hour\") before."
+        s"Let the rows wait until their time is complete, and group by the time: from pyspark_strandline import hold; " +
+          s"hold(df).groupBy($names).$name(function, schema). " +
+          "Or call on_complete(df, function, schema, key=...) of pyspark_strandline. A window is no such time: use " +
+          "truncate(df, \"1 hour\") before."
       case _ =>
-        "Unite both sides, with a column that names the side (select(lit(\"left\").alias(\"side\"), ...).unionByName(..., allowMissingColumns=True)), and let the rows wait until their time is complete: " +
+        "Unite both sides, with a column that names the side (select(lit(\"left\").alias(\"side\"), ...).unionByName(..., " +
+          "allowMissingColumns=True)), and let the rows wait until their time is complete: " +
           s"from pyspark_strandline import hold; hold(both).groupBy($names).$name(function, schema). Or join them on equal times."
     }
     Errors.operatorUnsupported(called, OnceABatch, remedy)

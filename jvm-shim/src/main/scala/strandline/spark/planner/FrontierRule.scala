@@ -11,9 +11,13 @@ import org.apache.spark.sql.execution.datasources.v2.WriteToDataSourceV2Exec
 import org.apache.spark.sql.execution.python.streaming.{FlatMapGroupsInPandasWithStateExec, TransformWithStateInPySparkExec}
 import org.apache.spark.sql.execution.streaming.Sink
 import org.apache.spark.sql.execution.streaming.operators.stateful._
-import org.apache.spark.sql.execution.streaming.operators.stateful.flatmapgroupswithstate.{FlatMapGroupsWithStateExec, FlatMapGroupsWithStateExecBase}
+import org.apache.spark.sql.execution.streaming.operators.stateful.flatmapgroupswithstate.{
+  FlatMapGroupsWithStateExec, FlatMapGroupsWithStateExecBase
+}
 import org.apache.spark.sql.execution.streaming.operators.stateful.join.StreamingSymmetricHashJoinExec
-import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.{TransformWithStateExec, TransformWithStateExecBase}
+import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.{
+  TransformWithStateExec, TransformWithStateExecBase
+}
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 import org.apache.spark.sql.execution.streaming.sources.MicroBatchWrite
 import org.apache.spark.sql.execution.streaming.state.strandline.SinkWrite
@@ -49,10 +53,12 @@ final case class FrontierRule(session: SparkSession) extends ColumnarRule {
         if (isBatch || BatchFrontiers.inBatch(query, session.sparkContext))
           BatchFrontiers.of(query) match {
             case Some(frontiers) =>
-              if (frontiers.feedback.isDefined && !FrontierSource.isOurs(query.sink)) throw Errors.loopOpen(FrontierRule.nameOf(query.sink))
+              if (frontiers.feedback.isDefined && !FrontierSource.isOurs(query.sink))
+                throw Errors.loopOpen(FrontierRule.nameOf(query.sink))
               if (frontiers.feedback.isDefined) LoopRule.checkTimes(query.analyzedPlan)
               if (isBatch) BatchBoundaries.check(query.analyzedPlan, query.outputMode)
-              OutputFrontier.publish(session.sparkContext, query, frontiers, Option.when(isBatch)(plan), TableVersionRule.versionsOf(query).map(_.toJson))
+              OutputFrontier.publish(session.sparkContext, query, frontiers, Option.when(isBatch)(plan),
+                TableVersionRule.versionsOf(query).map(_.toJson))
               PlannedBatches.remember(query, Some(frontiers))
               if (!isBatch) plan
               else {
@@ -127,15 +133,20 @@ object FrontierRule {
       case dedup: StreamingDeduplicateWithinWatermarkExec => deduplicateWithin(dedup, delays(operatorOf(dedup)), frontiers)
       case restore: SessionWindowStateStoreRestoreExec =>
         val input = guardInput(restore.child, frontiers)
-        if (complete(operatorOf(restore))) restore.copy(eventTimeWatermarkForLateEvents = None, child = input) else FrontierSessionRestoreExec(restore, input)
+        if (complete(operatorOf(restore))) restore.copy(eventTimeWatermarkForLateEvents = None, child = input)
+        else FrontierSessionRestoreExec(restore, input)
       case save: SessionWindowStateStoreSaveExec if complete(operatorOf(save)) => save
       case save: SessionWindowStateStoreSaveExec =>
-        val ended = TimeColumn.of(save.sessionExpression).map(column => ClosedBy(column.time(save.sessionExpression), column.frontier(frontiers.end)))
-        FrontierSessionSaveExec(save, save.child, ended.getOrElse(throw Errors.operatorUnsupported(nameOf(save), "it is not over a time column")))
+        val ended = TimeColumn.of(save.sessionExpression).map(column =>
+          ClosedBy(column.time(save.sessionExpression), column.frontier(frontiers.end)))
+        FrontierSessionSaveExec(save, save.child,
+          ended.getOrElse(throw Errors.operatorUnsupported(nameOf(save), "it is not over a time column")))
       case join: StreamingSymmetricHashJoinExec =>
-        FrontierJoin(join, frontiers, marked(operatorOf(join)), guardInput(join.left, frontiers), guardInput(join.right, frontiers))
+        FrontierJoin(join, frontiers, marked(operatorOf(join)), guardInput(join.left, frontiers),
+          guardInput(join.right, frontiers))
       case operator: TransformWithStateExec => ArbitraryState.transformWithState(guardFirst(operator, frontiers), frontiers)
-      case operator: TransformWithStateInPySparkExec => ArbitraryState.transformWithState(guardFirst(operator, frontiers), frontiers)
+      case operator: TransformWithStateInPySparkExec =>
+        ArbitraryState.transformWithState(guardFirst(operator, frontiers), frontiers)
       case operator: FlatMapGroupsWithStateExec => ArbitraryState.flatMapGroups(guardFirst(operator, frontiers))
       case operator: FlatMapGroupsInPandasWithStateExec => ArbitraryState.flatMapGroups(guardFirst(operator, frontiers))
       case update: UpdateEventTimeColumnExec => guardInput(update.child, frontiers)
@@ -181,11 +192,13 @@ object FrontierRule {
 
   /** Returns the delay, in microseconds, that `withWatermark` gives to each `dropDuplicatesWithinWatermark` above it. */
   private def delaysOf(plan: SparkPlan): Map[Long, Long] = plan.collect { case dedup: StreamingDeduplicateWithinWatermarkExec =>
-    val delay = dedup.child.output.map(_.metadata).find(_.contains(EventTimeWatermark.delayKey)).map(_.getLong(EventTimeWatermark.delayKey))
+    val delay =
+      dedup.child.output.map(_.metadata).find(_.contains(EventTimeWatermark.delayKey)).map(_.getLong(EventTimeWatermark.delayKey))
     operatorOf(dedup) -> delay.getOrElse(0L) * MicrosPerMilli
   }.toMap
 
-  private def deduplicateWithin(dedup: StreamingDeduplicateWithinWatermarkExec, delay: Long, frontiers: BatchFrontiers): SparkPlan = {
+  private def deduplicateWithin(
+      dedup: StreamingDeduplicateWithinWatermarkExec, delay: Long, frontiers: BatchFrontiers): SparkPlan = {
     def refuse(why: String) = throw Errors.operatorUnsupported(nameOf(dedup), why)
     dedup.child.output.flatMap(a => TimeColumn.of(a).map(a -> _)) match {
       case Seq((time, column)) if column.domain == Scalar.timestamp && column.windows.isEmpty =>
@@ -227,7 +240,8 @@ object FrontierRule {
     // Spark looks at one aggregation of a plan, and does not see the one that the optimizer makes of EXCEPT.
     case save: FrontierSaveExec if save.closed.isEmpty && save.outputMode.contains(OutputMode.Append()) =>
       throw Errors.aggregationWithoutTime(save.keyExpressions.map(_.name).mkString(", "))
-    case _: FrontierSaveExec | _: FrontierDeduplicateExec | _: MarkedOperatorExec | _: StateStoreRestoreExec | _: StreamingGlobalLimitExec =>
+    case _: FrontierSaveExec | _: FrontierDeduplicateExec | _: MarkedOperatorExec | _: StateStoreRestoreExec |
+        _: StreamingGlobalLimitExec =>
     case _: FrontierSessionSaveExec | _: SessionWindowStateStoreRestoreExec | _: FrontierDeduplicateWithinExec =>
     case _: StreamingSymmetricHashJoinExec => // FrontierJoin has refused unsupported joins
     case _: TransformWithStateExecBase | _: FlatMapGroupsWithStateExecBase => // ArbitraryState has refused unsupported ones
@@ -244,8 +258,7 @@ object FrontierRule {
       throw Errors.operatorUnsupported(
         s"The event time column ${update.eventTime.name} of a user's state",
         "its values are not known to be the source's times",
-        "Declare it in the output schema with metadata=domain_metadata(\"timestamp\")."
-      )
+        "Declare it in the output schema with metadata=domain_metadata(\"timestamp\").")
     case _ =>
   }
 

@@ -57,5 +57,6 @@ private[spark] object KeptBroadcasts {
   })
 
   private def isFixed(expression: Expression): Boolean =
-    expression.deterministic && !expression.exists(e => e.isInstanceOf[UserDefinedExpression] || e.isInstanceOf[PlanExpression[_]])
+    expression.deterministic && !expression.exists(e =>
+      e.isInstanceOf[UserDefinedExpression] || e.isInstanceOf[PlanExpression[_]])
 }

@@ -15,12 +15,12 @@ import strandline.spark.plan.{FrontierSource, OperatorMark, TimeTransformNode, U
 import strandline.spark.time.{TimeColumn, TransformTime}
 
 /**
- * Checks the body of `iterate`, when `iterate` is called: what follows from the loop's rows must follow from each row by itself, or
- * from all rows of one round. Everything else depends on which rows came together, so it is refused.
+ * Checks the body of `iterate`, when `iterate` is called: what follows from the loop's rows must follow from each row by itself,
+ * or from all rows of one round. Everything else depends on which rows came together, so it is refused.
  *
- * `iterate` puts a column with the metadata [[Mark]] above what the body has returned, and asks for the schema of that. This runs in
- * no query. In the schema, the column's metadata says under [[Computed]] which columns may get values that are in no table: a loop over
- * the others has finitely many rows, so it ends if it drops rows that it has had.
+ * `iterate` puts a column with the metadata [[Mark]] above what the body has returned, and asks for the schema of that. This runs
+ * in no query. In the schema, the column's metadata says under [[Computed]] which columns may get values that are in no table: a
+ * loop over the others has finitely many rows, so it ends if it drops rows that it has had.
  */
 object LoopBodyRule extends Rule[LogicalPlan] {
   val Mark = "strandline.body"
@@ -55,8 +55,9 @@ private final case class Way(same: Map[ExprId, String], computed: Set[ExprId])
 /**
  * The plan of a body.
  *
- * `asked`: the option `channels` of the source whose rows are the loop's, the name of the `stream` among them and its `time` column,
- * whether a round has all its rows (`byRound`), whether rounds come in order or rows are not dropped (`inRounds`), and whether something else ends the loop (`ends`).
+ * `asked`: the option `channels` of the source whose rows are the loop's, the name of the `stream` among them and its `time`
+ * column, whether a round has all its rows (`byRound`), whether rounds come in order or rows are not dropped (`inRounds`), and
+ * whether something else ends the loop (`ends`).
  */
 private final class LoopBody(asked: Metadata) {
 
@@ -70,14 +71,17 @@ private final class LoopBody(asked: Metadata) {
   /** Checks the plan. Returns the columns that may get new values. */
   def computed(body: LogicalPlan): Seq[String] = {
     val ways = waysTo(body)
-    if (ways.isEmpty) refuse("The body returns rows that do not follow from the loop's rows", "Begin with the rows that the body gets, and join tables to them.")
+    if (ways.isEmpty) refuse("The body returns rows that do not follow from the loop's rows",
+      "Begin with the rows that the body gets, and join tables to them.")
     LoopRule.checkTimes(body)
     val columns = body.output.filterNot(_.name == time)
     if (!asked.getBoolean("inRounds"))
       for (column <- columns if ways.exists(_.same.get(column.exprId).contains(timePath))) refuseRound(s"column ${column.name}")
-    if (!asked.getBoolean("ends") && columns.nonEmpty && ways.exists(way => columns.forall(a => way.same.get(a.exprId).contains(s"$stream.${a.name}"))))
+    if (!asked.getBoolean("ends") && columns.nonEmpty && ways.exists(way =>
+        columns.forall(a => way.same.get(a.exprId).contains(s"$stream.${a.name}"))))
       refuse("The body returns rows of the loop as they are, so they go round for ever",
-        "Leave distinct=False out: then a row that the loop has had is dropped. Or return only rows that are new, or pass until=….")
+        "Leave distinct=False out: then a row that the loop has had is dropped. Or return only rows that are new, or pass " +
+          "until=….")
     columns.filter(a => ways.exists(_.computed(a.exprId))).map(_.name)
   }
 
@@ -91,7 +95,8 @@ private final class LoopBody(asked: Metadata) {
 
   private def findWaysTo(plan: LogicalPlan): Seq[Way] = {
     for (subquery <- plan.subqueries if subquery.isStreaming)
-      refuse("The body has a subquery over the loop's rows", "Join tables to the loop's rows. What looks at several of its rows at once is another query, which reads the result.")
+      refuse("The body has a subquery over the loop's rows",
+        "Join tables to the loop's rows. What looks at several of its rows at once is another query, which reads the result.")
     plan match {
       case WithCTE(main, definitions) =>
         for (each <- definitions) shared(each.id) = (each.output, waysTo(each.child))
@@ -100,24 +105,32 @@ private final class LoopBody(asked: Metadata) {
         val (output, ways) = shared.getOrElse(reference.cteId, (Nil, Nil))
         ways.map(renamed(_, output, reference.output))
       case table if !table.isStreaming => Nil
-      case relation: StreamingRelationV2 if FrontierSource.statesFrontier(relation) && channels == relation.extraOptions.get("channels") =>
-        round = relation.output.find(_.name == stream).flatMap(struct => fieldOf(struct.dataType, time)).collect { case own: StructType => s"$timePath.${own.last.name}" }
+      case relation: StreamingRelationV2
+          if FrontierSource.statesFrontier(relation) && channels == relation.extraOptions.get("channels") =>
+        round = relation.output.find(_.name == stream).flatMap(struct => fieldOf(struct.dataType, time)).collect {
+          case own: StructType => s"$timePath.${own.last.name}"
+        }
         Seq(Way(relation.output.map(a => a.exprId -> a.name).toMap, Set.empty))
-      case leaf: LeafNode => refuse(s"The body reads another stream (${leaf.nodeName})", "Join tables. For several streams, use read_loop with all of their channels.")
+      case leaf: LeafNode => refuse(s"The body reads another stream (${leaf.nodeName})",
+          "Join tables. For several streams, use read_loop with all of their channels.")
       case Project(columns, child) => waysTo(child).map(among(columns, _))
       case aggregate: Aggregate => ofGroups(aggregate)
       case union: Union => union.children.flatMap(ofBranch(union, _))
       case join: Join => ofJoin(join)
       case generate: Generate =>
         waysTo(generate.child).map { way =>
-          if (generate.generator.children.forall(isKnown(_, way))) way else way.copy(computed = way.computed ++ generate.generatorOutput.map(_.exprId))
+          if (generate.generator.children.forall(isKnown(_, way))) way
+          else way.copy(computed = way.computed ++ generate.generatorOutput.map(_.exprId))
         }
-      case expand: Expand => waysTo(expand.child).flatMap(way => expand.projections.map(row => of(row.zip(expand.output), way)).distinct)
+      case expand: Expand =>
+        waysTo(expand.child).flatMap(way => expand.projections.map(row => of(row.zip(expand.output), way)).distinct)
       case hold: Deduplicate if operatorOf(hold).contains("hold") => waysTo(hold.child)
-      case called: MapInArrow if called.output.exists(_.metadata.contains(LoopRule.CheckedKey)) && operatorsBelow(called).contains("hold") =>
+      case called: MapInArrow
+          if called.output.exists(_.metadata.contains(LoopRule.CheckedKey)) && operatorsBelow(called).contains("hold") =>
         checkRounds("on_complete", timed = true)
         waysTo(called.child).map(_ => Way(Map.empty, called.output.map(_.exprId).toSet))
-      case same @ (_: Filter | _: SubqueryAlias | _: View | _: ResolvedHint | _: Repartition | _: RepartitionByExpression | _: RebalancePartitions | _: CollectMetrics | _: TimeTransformNode) =>
+      case same @ (_: Filter | _: SubqueryAlias | _: View | _: ResolvedHint | _: Repartition | _: RepartitionByExpression |
+          _: RebalancePartitions | _: CollectMetrics | _: TimeTransformNode) =>
         waysTo(same.children.head)
       case other => refused(other)
     }
@@ -129,12 +142,14 @@ private final class LoopBody(asked: Metadata) {
    */
   private def checkRound(plan: LogicalPlan): Unit =
     if (!asked.getBoolean("inRounds") && plan.isStreaming && plan.expressions.nonEmpty && plan.children.nonEmpty)
-      for (way <- plan.children.filter(_.isStreaming).flatMap(waysTo); expression <- plan.expressions if looksAtRound(expression, way))
+      for (way <- plan.children.filter(_.isStreaming).flatMap(waysTo); expression <- plan.expressions
+        if looksAtRound(expression, way))
         refuseRound(shown(expression))
 
   private def refuseRound(where: String): Nothing =
     refuse(s"The body looks at the round of a row ($where), which depends on the way by which the row came first",
-      "Pass until=3 for at most three rounds: the rounds of an outer time then come in order. Or pass distinct=False, where a row comes once by each way. The outer coordinates may be used.")
+      "Pass until=3 for at most three rounds: the rounds of an outer time then come in order. Or pass distinct=False, where a " +
+        "row comes once by each way. The outer coordinates may be used.")
 
   private def looksAtRound(expression: Expression, way: Way): Boolean = pathOf(expression, way) match {
     case Some(path) => round.exists(own => path == own || path.startsWith(s"$own."))
@@ -151,14 +166,18 @@ private final class LoopBody(asked: Metadata) {
   private def ofBranch(union: Union, branch: LogicalPlan): Seq[Way] = {
     val ways = waysTo(branch)
     if (ways.isEmpty)
-      refuse(s"The body adds rows of a table (${namesOf(branch.output)}) that do not follow from the loop's rows", "Write them into the seed's channel.")
+      refuse(s"The body adds rows of a table (${namesOf(branch.output)}) that do not follow from the loop's rows",
+        "Write them into the seed's channel.")
     ways.map(renamed(_, branch.output, union.output))
   }
 
   private def ofJoin(join: Join): Seq[Way] = (waysTo(join.left), waysTo(join.right)) match {
     case (left, right) if left.nonEmpty && right.nonEmpty =>
-      refuse(s"The body joins the loop's rows with themselves${join.condition.fold("")(on => s" (${shown(on)})")}. Rows of different rounds would not meet",
-        "Join the loop's rows with a table: for a closure, with the pairs that it begins with (path(x, z) :- path(x, y), edge(y, z)). " +
+      refuse(
+        s"The body joins the loop's rows with themselves${join.condition.fold("")(on => s" (${shown(on)})")}. Rows of " +
+          "different rounds would not meet",
+        "Join the loop's rows with a table: for a closure, with the pairs that it begins with (path(x, z) :- path(x, y), " +
+          "edge(y, z)). " +
           "Joins of one round by itself are possible with read_loop.")
     case (left, right) =>
       val keepsBoth = join.joinType match { case Inner | Cross => true; case _ => false }
@@ -168,41 +187,56 @@ private final class LoopBody(asked: Metadata) {
         case _ => false
       }
       if (!keepsBoth && !keepsLoop)
-        refuse(s"The body has a ${join.joinType.sql} join in which the loop's rows may be missing. It would give a table's rows in every round",
+        refuse(
+          s"The body has a ${join.joinType.sql} join in which the loop's rows may be missing. It would give a table's rows in " +
+            "every round",
           "Use an inner join, or an outer join that keeps the loop's rows.")
       left ++ right
   }
 
   private def ofGroups(aggregate: Aggregate): Seq[Way] = {
     val by = aggregate.groupingExpressions
-    checkRounds(if (by.isEmpty) "an aggregation of all rows" else s"groupBy(${by.map(shown).mkString(", ")})", by.exists { case a: Attribute => TimeColumn.of(a).isDefined; case _ => false })
+    checkRounds(if (by.isEmpty) "an aggregation of all rows" else s"groupBy(${by.map(shown).mkString(", ")})",
+      by.exists { case a: Attribute => TimeColumn.of(a).isDefined; case _ => false })
     waysTo(aggregate.child).map(among(aggregate.aggregateExpressions, _))
   }
 
   /** Refuses what looks at several rows, unless these are all rows of one round, and each round is well defined. */
   private def checkRounds(what: String, timed: Boolean): Unit = {
-    if (!timed) refuse(s"The body has $what, without the time $time. It would look at whichever rows came together", s"Group by $time too: each group is then of one round. It needs distinct=False.")
+    if (!timed) refuse(s"The body has $what, without the time $time. It would look at whichever rows came together",
+      s"Group by $time too: each group is then of one round. It needs distinct=False.")
     if (!asked.getBoolean("byRound"))
-      refuse(s"The body has $what, which looks at all rows of a round. But rows that the loop has had are dropped, so a round has those that came first by any way",
-        "Pass distinct=False, and no best: then a round has all rows that follow from the round before. For a best row of each key, use best= without an aggregation. " +
+      refuse(
+        s"The body has $what, which looks at all rows of a round. But rows that the loop has had are dropped, so a round has " +
+          "those that came first by any way",
+        "Pass distinct=False, and no best: then a round has all rows that follow from the round before. For a best row of " +
+          "each key, use best= without an aggregation. " +
           "Or aggregate the result in another query.")
   }
 
   private def refused(plan: LogicalPlan): Nothing = {
-    val another = "Leave it out, or do it in another query, which reads the result. In read_loop, operators work on each round by itself."
+    val another =
+      "Leave it out, or do it in another query, which reads the result. In read_loop, operators work on each round by itself."
     plan match {
-      case _: Deduplicate if operatorOf(plan).contains("notify") => refuse("The body has a Processor, whose state goes from round to round", "Use read_loop for the loop.")
+      case _: Deduplicate if operatorOf(plan).contains("notify") =>
+        refuse("The body has a Processor, whose state goes from round to round", "Use read_loop for the loop.")
       case _: Deduplicate | _: DeduplicateWithinWatermark =>
-        refuse("The body drops equal rows (distinct or dropDuplicates)", "Leave it out: with distinct=True, the default, iterate drops every row that its outer time has had.")
+        refuse("The body drops equal rows (distinct or dropDuplicates)",
+          "Leave it out: with distinct=True, the default, iterate drops every row that its outer time has had.")
       case _: Distinct =>
-        refuse("The body drops equal rows (SELECT DISTINCT or UNION)", "Write SELECT and UNION ALL: with distinct=True, the default, iterate drops every row that its outer time has had.")
-      case _: GlobalLimit | _: LocalLimit | _: Tail | _: Offset => refuse("The body has a limit or an offset, which counts rows over all rounds", another)
+        refuse("The body drops equal rows (SELECT DISTINCT or UNION)",
+          "Write SELECT and UNION ALL: with distinct=True, the default, iterate drops every row that its outer time has had.")
+      case _: GlobalLimit | _: LocalLimit | _: Tail | _: Offset =>
+        refuse("The body has a limit or an offset, which counts rows over all rounds", another)
       case _: Sort => refuse("The body sorts", another)
       case _: Sample => refuse("The body samples", another)
       case _: Window => refuse("The body has a window function, which looks at several rows at once", another)
-      case _: EventTimeWatermark => refuse("The body has withWatermark, a guessed progress", "Leave it out: the loop's own frontier is exact.")
-      case _: Intersect | _: Except => refuse(s"The body has ${plan.nodeName.toUpperCase}, which looks at several rows at once", "Use a left semi or left anti join with a table.")
-      case _ => refuse(s"The body has ${plan.nodeName}, which does not give rows from each of the loop's rows by itself", "Use projections, filters, explode, row-wise functions, unions, and joins with tables. Or use read_loop.")
+      case _: EventTimeWatermark =>
+        refuse("The body has withWatermark, a guessed progress", "Leave it out: the loop's own frontier is exact.")
+      case _: Intersect | _: Except => refuse(s"The body has ${plan.nodeName.toUpperCase}, which looks at several rows at once",
+          "Use a left semi or left anti join with a table.")
+      case _ => refuse(s"The body has ${plan.nodeName}, which does not give rows from each of the loop's rows by itself",
+          "Use projections, filters, explode, row-wise functions, unions, and joins with tables. Or use read_loop.")
     }
   }
 
@@ -211,8 +245,7 @@ private final class LoopBody(asked: Metadata) {
 
   private def of(columns: Seq[(Expression, Attribute)], way: Way): Way = Way(
     columns.flatMap { case (value, column) => pathOf(value, way).map(column.exprId -> _) }.toMap,
-    columns.collect { case (value, column) if !isKnown(value, way) => column.exprId }.toSet
-  )
+    columns.collect { case (value, column) if !isKnown(value, way) => column.exprId }.toSet)
 
   private def fieldOf(kind: DataType, name: String): Option[DataType] = kind match {
     case struct: StructType => struct.find(_.name == name).map(_.dataType)
@@ -226,7 +259,8 @@ private final class LoopBody(asked: Metadata) {
     case Alias(child, _) => pathOf(child, way)
     case Untagged(child) => pathOf(child, way)
     case a: Attribute => way.same.get(a.exprId)
-    case GetStructField(child, at, _) => pathOf(child, way).map(of => s"$of.${child.dataType.asInstanceOf[StructType].fieldNames(at)}")
+    case GetStructField(child, at, _) =>
+      pathOf(child, way).map(of => s"$of.${child.dataType.asInstanceOf[StructType].fieldNames(at)}")
     case _ => None
   }
 
@@ -256,7 +290,9 @@ private final class LoopBody(asked: Metadata) {
 
   private def namesOf(output: Seq[Attribute]): String = output.map(_.name).mkString(", ")
 
-  private def shown(expression: Expression): String = expression.transform { case a: AttributeReference => a.withQualifier(Nil) }.sql.take(200)
+  private def shown(expression: Expression): String = expression.transform { case a: AttributeReference =>
+    a.withQualifier(Nil)
+  }.sql.take(200)
 
   private def refuse(what: String, remedy: String): Nothing = throw Errors.loopBodyUnsupported(what, remedy)
 }

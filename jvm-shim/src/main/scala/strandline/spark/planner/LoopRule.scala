@@ -23,8 +23,10 @@ private[spark] object LoopRule {
 
   def check(plan: SparkPlan): Unit = plan.foreach { node =>
     node match {
-      case _: SessionWindowStateStoreSaveExec | _: SessionWindowStateStoreRestoreExec => refuse("session_window keeps a session after the times of its rows")
-      case _: StreamingDeduplicateWithinWatermarkExec => refuse("dropDuplicatesWithinWatermark keeps a key after the time of its row")
+      case _: SessionWindowStateStoreSaveExec | _: SessionWindowStateStoreRestoreExec =>
+        refuse("session_window keeps a session after the times of its rows")
+      case _: StreamingDeduplicateWithinWatermarkExec =>
+        refuse("dropDuplicatesWithinWatermark keeps a key after the time of its row")
       case _: TransformWithStateExecBase => refuse("transformWithState may set timers after the times of its rows")
       case _: FlatMapGroupsWithStateExecBase => refuse("flatMapGroupsWithState may set timeouts after the times of its rows")
       case join: StreamingSymmetricHashJoinExec if TimeDistance.sharedTimes(join.leftKeys.zip(join.rightKeys)).isEmpty =>
@@ -32,7 +34,8 @@ private[spark] object LoopRule {
       case _ =>
     }
     for (attribute <- node.output; column <- TimeColumn.of(attribute) if windowsOf(column).exists(overlap))
-      refuse(s"Column ${attribute.name} is of sliding windows or sessions, so a row may be kept after the least window of its time")
+      refuse(
+        s"Column ${attribute.name} is of sliding windows or sessions, so a row may be kept after the least window of its time")
   }
 
   /**
@@ -45,7 +48,8 @@ private[spark] object LoopRule {
     val sources = AttributeSet(analysed.collectLeaves().flatMap(_.output))
     analysed.foreach {
       case function @ TagRule.DeclaresOutput() =>
-        for (time <- function.output.find(isUnchecked)) refuse(s"The function of ${function.nodeName} creates the times of column ${time.name}")
+        for (time <- function.output.find(isUnchecked))
+          refuse(s"The function of ${function.nodeName} creates the times of column ${time.name}")
       case node =>
         node.expressions.foreach(_.foreach {
           case alias: Alias if declares(alias) && !isField(alias.child, sources) =>
@@ -69,7 +73,8 @@ private[spark] object LoopRule {
     case _ => false
   }
 
-  private def isUnchecked(attribute: Attribute): Boolean = TimeColumn.of(attribute).isDefined && !attribute.metadata.contains(CheckedKey)
+  private def isUnchecked(attribute: Attribute): Boolean =
+    TimeColumn.of(attribute).isDefined && !attribute.metadata.contains(CheckedKey)
 
   private def overlap(windows: WindowKind): Boolean = windows match {
     case Windows(width, slide, _) => width != slide
@@ -85,5 +90,7 @@ private[spark] object LoopRule {
   }
 
   private def refuse(what: String): Nothing =
-    throw Errors.loopUnsupported(what, "Use hold, on_complete or a Processor, group by the time, or do this in another query, which reads a channel that the loop writes.")
+    throw Errors.loopUnsupported(what,
+      "Use hold, on_complete or a Processor, group by the time, or do this in another query, which reads a channel that the " +
+        "loop writes.")
 }

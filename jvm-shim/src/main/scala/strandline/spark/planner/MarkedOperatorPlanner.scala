@@ -21,7 +21,8 @@ object MarkedOperatorPlanner {
     def timed(values: StructType, operator: MarkedOperator = operator) = {
       val closed = ClosedBy(operator.key.time, frontier)
       val groups = if (operator.kind == MarkedOperator.Notify) operator.key.by else Seq.empty
-      new TimedState(operator.layout(values, dedup.session), operator.keys, closed, end, operator.info, dedup.conf.stateStoreProviderClass, Some(operator.partition), groups)
+      new TimedState(operator.layout(values, dedup.session), operator.keys, closed, end, operator.info,
+        dedup.conf.stateStoreProviderClass, Some(operator.partition), groups)
     }
     if (operator.kind == MarkedOperator.Hold) {
       val rows = guard(operator.exchanged(operator.beforeExchange))
@@ -49,10 +50,11 @@ object MarkedOperatorPlanner {
       }
     }
   }
+
   /**
-   * Normalises the first `count` columns, the key of a processor, as Spark does for a grouping: -0.0 becomes 0.0, and all NaN become
-   * the same NaN, at any depth. From here on two keys are the same exactly if their bytes are: in the exchange, in the state, for the
-   * code in Python, and in the results. The rows that the processor gets are in another column.
+   * Normalises the first `count` columns, the key of a processor, as Spark does for a grouping: -0.0 becomes 0.0, and all NaN
+   * become the same NaN, at any depth. From here on two keys are the same exactly if their bytes are: in the exchange, in the
+   * state, for the code in Python, and in the results. The rows that the processor gets are in another column.
    */
   private def normalized(plan: SparkPlan, count: Int): SparkPlan = {
     val (keys, others) = plan.output.splitAt(count)

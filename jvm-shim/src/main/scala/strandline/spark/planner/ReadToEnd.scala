@@ -51,8 +51,10 @@ private[spark] object ReadToEnd {
     case limit: TakeOrderedAndProjectExec => limit.copy(child = input(limit.child, Some(limit.limit)))
     // It has a task for each pair of partitions. The operator would not run if the other side had no partition, and would run
     // several times if it had several.
-    case product: CartesianProductExec if hasState(product.left) => product.copy(left = offer(product.left, offered), right = CoalesceExec(1, apply(product.right)))
-    case product: CartesianProductExec if hasState(product.right) => product.copy(left = CoalesceExec(1, apply(product.left)), right = offer(product.right, offered))
+    case product: CartesianProductExec if hasState(product.left) =>
+      product.copy(left = offer(product.left, offered), right = CoalesceExec(1, apply(product.right)))
+    case product: CartesianProductExec if hasState(product.right) =>
+      product.copy(left = CoalesceExec(1, apply(product.left)), right = offer(product.right, offered))
     case _ if readsAll(plan) => plan.withNewChildren(plan.children.map(offer(_, offered)))
     case _ =>
       plan.withNewChildren(plan.children.map { child =>
@@ -121,14 +123,15 @@ final case class ReadRestExec(offers: Seq[Long], limit: Option[Int], child: Spar
         while (offers.reverseIterator.exists(UnreadRows.read)) ()
       }
       // A reader of exactly this many rows does not ask again after the last.
-      val wanted = limit.fold(rows)(most => rows.zipWithIndex.takeWhile(_._2 < most).map { case (row, i) =>
-        if (i + 1 < most) row
-        else {
-          val last = row.copy()
-          readRest()
-          last
-        }
-      })
+      val wanted = limit.fold(rows)(most =>
+        rows.zipWithIndex.takeWhile(_._2 < most).map { case (row, i) =>
+          if (i + 1 < most) row
+          else {
+            val last = row.copy()
+            readRest()
+            last
+          }
+        })
       new CompletionIterator(wanted, _ => readRest())
     }
   }
@@ -166,8 +169,7 @@ private[spark] object UnreadRows {
       attempt => {
         task.addTaskCompletionListener[Unit](_ => tasks.remove(attempt))
         mutable.Map.empty
-      }
-    )
+      })
     offered(number) = rows :: offered.getOrElse(number, Nil) // a task may read several partitions
   }
 

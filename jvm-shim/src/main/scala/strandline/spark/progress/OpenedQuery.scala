@@ -20,7 +20,8 @@ private[progress] object OpenedQuery {
       // A query that could not make its sources has none.
       val sources = Try(PlannedBatches.sourcesOf(query, nothing, read.getOrElse(nothing))).getOrElse(Nil)
       val sink = Try(PlannedBatches.sinkOf(query)).getOrElse(JObject())
-      Some(JObject("batch" -> JInt(BigInt(batch.getOrElse(-1L))), "sources" -> JArray(sources.map(_._2.toJson).toList), "sink" -> sink))
+      Some(JObject("batch" -> JInt(BigInt(batch.getOrElse(-1L))), "sources" -> JArray(sources.map(_._2.toJson).toList),
+          "sink" -> sink))
     }
 
   /** Returns the sources as the offset log counts them: one that is in the plan twice, twice. */

@@ -8,7 +8,9 @@ import scala.util.Try
 import org.apache.spark.ShuffleDependency
 import org.apache.spark.sql.execution._
 import org.apache.spark.sql.execution.adaptive.{AdaptiveSparkPlanExec, QueryStageExec}
-import org.apache.spark.sql.execution.exchange.{BroadcastExchangeLike, ReusedExchangeExec, ShuffleExchangeExec, ShuffleExchangeLike}
+import org.apache.spark.sql.execution.exchange.{
+  BroadcastExchangeLike, ReusedExchangeExec, ShuffleExchangeExec, ShuffleExchangeLike
+}
 import org.apache.spark.sql.types.Metadata
 import org.json4s._
 import strandline.spark.scan.StrandlineFileIndex
@@ -47,9 +49,9 @@ private[spark] final class PlanReport(plan: SparkPlan, planned: Option[PlannedBa
   /** A reused exchange is in the plan at several places, and is one operator. */
   private def shared(exchange: SparkPlan)(make: Int => Int): Int =
     seen.getOrElseUpdate(exchange.id, {
-      shuffles += None
-      make(shuffles.size - 1)
-    })
+        shuffles += None
+        make(shuffles.size - 1)
+      })
 
   private def write(exchange: SparkPlan, shuffle: Option[Int], fragment: Int): Int = {
     shuffles(fragment) = shuffle
@@ -58,20 +60,22 @@ private[spark] final class PlanReport(plan: SparkPlan, planned: Option[PlannedBa
 
   private def add(node: SparkPlan, fragment: Int, children: Seq[Int]): Int = {
     val values = node.metrics.toSeq.sortBy(_._1).map { case (name, metric) => name -> math.max(0L, metric.value) }
-    val rows = values.collectFirst { case ("shuffleRecordsWritten", n) => n }.orElse(values.collectFirst { case ("numOutputRows", n) => n })
+    val rows = values.collectFirst { case ("shuffleRecordsWritten", n) => n }.orElse(
+      values.collectFirst { case ("numOutputRows", n) => n })
     val fields = List[(String, JValue)](
       "name" -> JString(node.nodeName),
       "fragment" -> JInt(fragment),
       "children" -> JArray(children.map(JInt(_)).toList),
-      "metrics" -> JObject(values.collect { case (name, n) if PlanReport.Shown(name) => name -> JInt(n) }.toList)
-    )
+      "metrics" -> JObject(values.collect { case (name, n) if PlanReport.Shown(name) => name -> JInt(n) }.toList))
     val source = node match {
       case scan: StreamSourceAwareSparkPlan => scan.getStream
       case _ => None
     }
     val index = for (batch <- planned; stream <- source; found <- batch.indexOf(stream)) yield "source" -> JInt(found)
     val channel = node match {
-      case scan: FileSourceScanLike => Option(scan.relation.location).collect { case files: StrandlineFileIndex => files.channel }.flatten
+      case scan: FileSourceScanLike => Option(scan.relation.location).collect { case files: StrandlineFileIndex =>
+          files.channel
+        }.flatten
       case _ => None
     }
     nodes += JObject(fields ++ channel.map("channel" -> JString(_)) ++ rows.map("rows" -> JInt(_)) ++ index ++ frontierOf(node))
@@ -104,7 +108,8 @@ private[spark] final class PlanReport(plan: SparkPlan, planned: Option[PlannedBa
 }
 
 private[spark] object PlanReport {
-  private val Shown = Set("recordsRead", "pythonNumRowsReceived", "numTotalStateRows", "numUpdatedStateRows", "numRemovedStateRows", "numOpenTimes")
+  private val Shown =
+    Set("recordsRead", "pythonNumRowsReceived", "numTotalStateRows", "numUpdatedStateRows", "numRemovedStateRows", "numOpenTimes")
 
   // The exchange makes its shuffle when it begins. A report must not make it begin, so it looks at the field of the lazy value.
   private lazy val dependency: Option[Field] = Try {
@@ -114,7 +119,8 @@ private[spark] object PlanReport {
   }.toOption
 
   private def shuffleOf(exchange: ShuffleExchangeLike): Option[Int] = exchange match {
-    case own: ShuffleExchangeExec => dependency.flatMap(field => Option(field.get(own))).collect { case made: ShuffleDependency[_, _, _] => made.shuffleId }
+    case own: ShuffleExchangeExec =>
+      dependency.flatMap(field => Option(field.get(own))).collect { case made: ShuffleDependency[_, _, _] => made.shuffleId }
     case _ => None
   }
 }

@@ -18,21 +18,22 @@ import strandline.spark.plan.FrontierSource
  * A source of a batch: where the batch starts and ends in it, as the offsets say, and its options that reports need. `isOurs`: it
  * reads channels, so that logs say what waits in it.
  */
-private[spark] final case class PlannedSource(name: String, start: Option[String], end: Option[String], options: Map[String, String], isOurs: Boolean) {
+private[spark] final case class PlannedSource(name: String, start: Option[String], end: Option[String],
+    options: Map[String, String], isOurs: Boolean) {
   def toJson: JValue = JObject(
     "name" -> JString(name),
     "channels" -> JBool(isOurs),
     "start" -> start.fold[JValue](JNull)(JString(_)),
     "end" -> end.fold[JValue](JNull)(JString(_)),
-    "options" -> JObject(options.toList.sorted.map { case (key, value) => key -> JString(value) })
-  )
+    "options" -> JObject(options.toList.sorted.map { case (key, value) => key -> JString(value) }))
 }
 
 /**
- * What is known of a batch when it is planned. `frontiers`: if a source states one. `sources` are in the plan's order. `output` is what [[OutputFrontier]] has published:
- * the frontier of the query's output, or of each of its outputs.
+ * What is known of a batch when it is planned. `frontiers`: if a source states one. `sources` are in the plan's order. `output`
+ * is what [[OutputFrontier]] has published: the frontier of the query's output, or of each of its outputs.
  */
-private[spark] final case class PlannedBatch(batch: Long, frontiers: Option[BatchFrontiers], sources: Seq[(SparkDataStream, PlannedSource)], output: Option[String], sink: JValue) {
+private[spark] final case class PlannedBatch(batch: Long, frontiers: Option[BatchFrontiers],
+    sources: Seq[(SparkDataStream, PlannedSource)], output: Option[String], sink: JValue) {
   def indexOf(stream: SparkDataStream): Option[Int] = Some(sources.indexWhere(_._1 eq stream)).filter(_ >= 0)
 }
 
@@ -43,14 +44,17 @@ private[spark] object PlannedBatches {
   private val Written = Set("path", "outputs", "producer", "policy")
   private val planned = new WeakHashMap[StreamExecution, List[PlannedBatch]]
 
-  /** Remembers the batch that `query` plans now. Its thread calls this, so nothing here waits, and nothing here fails the batch. */
+  /**
+   * Remembers the batch that `query` plans now. Its thread calls this, so nothing here waits, and nothing here fails the batch.
+   */
   def remember(query: StreamExecution, frontiers: Option[BatchFrontiers]): Unit = Try {
     val context = query.getLatestExecutionContext()
     val before = synchronized(Option(planned.get(query)).getOrElse(Nil))
     if (!before.headOption.exists(_.batch == context.batchId)) {
       val sources = sourcesOf(query, context.startOffsets, context.endOffsets)
       val output = Option(query.sparkSession.sparkContext.getLocalProperty(OutputFrontier.Property))
-      synchronized(planned.put(query, (PlannedBatch(context.batchId, frontiers, sources, output, sinkOf(query)) :: before).take(Kept)))
+      synchronized(planned.put(query,
+          (PlannedBatch(context.batchId, frontiers, sources, output, sinkOf(query)) :: before).take(Kept)))
     }
   }
 
@@ -65,7 +69,8 @@ private[spark] object PlannedBatches {
     BatchFrontiers.sourcesOf(query).map { source =>
       val offset = end.get(source)
       val ours = options.get(source)
-      source -> PlannedSource(BatchFrontiers.describe(source, offset), start.get(source).map(_.json), offset.map(_.json), ours.getOrElse(Map.empty), ours.isDefined)
+      source -> PlannedSource(BatchFrontiers.describe(source, offset), start.get(source).map(_.json), offset.map(_.json),
+        ours.getOrElse(Map.empty), ours.isDefined)
     }
   }
 
@@ -75,7 +80,8 @@ private[spark] object PlannedBatches {
    */
   def sinkOf(query: StreamExecution): JValue = query.sink match {
     case _: Sink => JObject("v1" -> JBool(true))
-    case sink if FrontierSource.isOurs(sink) => query.logicalPlan match {
+    case sink if FrontierSource.isOurs(sink) =>
+      query.logicalPlan match {
         case write: WriteToMicroBatchDataSource => JObject("options" -> JObject(write.writeOptions.toList.collect {
             case (key, value) if Written(key.toLowerCase(Locale.ROOT)) => key.toLowerCase(Locale.ROOT) -> JString(value)
           }.sortBy(_._1)))

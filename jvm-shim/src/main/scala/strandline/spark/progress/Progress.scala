@@ -57,7 +57,9 @@ object Progress {
   /** Returns the queries that run now, in the form of the news of their start. */
   def started(session: SparkSession): String = Json.render(JArray(listener(session).toList.flatMap(_.started)))
 
-  /** Returns what is known of a query before its first batch, as [[OpenedQuery]] says; null if it is not known yet, or has ended. */
+  /**
+   * Returns what is known of a query before its first batch, as [[OpenedQuery]] says; null if it is not known yet, or has ended.
+   */
   def opened(session: SparkSession, query: String): String = {
     val found = for {
       id <- Try(UUID.fromString(query)).toOption

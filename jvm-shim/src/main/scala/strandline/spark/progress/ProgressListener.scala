@@ -17,10 +17,11 @@ import strandline.spark.time.Json
 /**
  * Collects what the batches of streaming queries do: their stages' tasks while they run, and their plans' counts when they end.
  *
- * All its work is on Spark's listener thread, which no batch waits for. With `detailed` it follows tasks, so that times are known;
- * without, counts of rows only. `active` returns the query with an id that runs now.
+ * All its work is on Spark's listener thread, which no batch waits for. With `detailed` it follows tasks, so that times are
+ * known; without, counts of rows only. `active` returns the query with an id that runs now.
  */
-private[progress] final class ProgressListener(@volatile var detailed: Boolean, active: UUID => Option[StreamExecution]) extends SparkListener {
+private[progress] final class ProgressListener(@volatile var detailed: Boolean, active: UUID => Option[StreamExecution])
+    extends SparkListener {
   import ProgressListener._
 
   private val queries = new LinkedHashMap[String, QueryFacts](16, 0.75f, true) {
@@ -52,7 +53,8 @@ private[progress] final class ProgressListener(@volatile var detailed: Boolean, 
   override def onTaskStart(task: SparkListenerTaskStart): Unit =
     if (detailed) synchronized(stages.get(task.stageId).foreach(_.started(task.taskInfo.taskId, task.taskInfo.launchTime)))
 
-  override def onTaskEnd(task: SparkListenerTaskEnd): Unit = if (detailed) synchronized(stages.get(task.stageId).foreach(_.ended(task)))
+  override def onTaskEnd(task: SparkListenerTaskEnd): Unit =
+    if (detailed) synchronized(stages.get(task.stageId).foreach(_.ended(task)))
 
   override def onExecutorMetricsUpdate(update: SparkListenerExecutorMetricsUpdate): Unit =
     if (detailed) synchronized {
@@ -83,11 +85,10 @@ private[progress] final class ProgressListener(@volatile var detailed: Boolean, 
       // What it was is kept: there is nobody to ask any more.
       val opened = ended.flatMap(each => Try(OpenedQuery.of(each.query)).toOption.flatten)
       synchronized(add(JObject(
-        "terminated" -> JString(event.id.toString),
-        "run" -> JString(event.runId.toString),
-        "error" -> event.exception.fold[JValue](JNull)(JString(_)),
-        "opened" -> opened.getOrElse(JNull)
-      )))
+            "terminated" -> JString(event.id.toString),
+            "run" -> JString(event.runId.toString),
+            "error" -> event.exception.fold[JValue](JNull)(JString(_)),
+            "opened" -> opened.getOrElse(JNull))))
     case _ =>
   }
 
@@ -105,7 +106,8 @@ private[progress] final class ProgressListener(@volatile var detailed: Boolean, 
   private def startOf(query: String, run: String, name: Option[String], at: Long): JObject =
     JObject("started" -> JString(query), "run" -> JString(run), "name" -> name.fold[JValue](JNull)(JString(_)), "at" -> JInt(at))
 
-  private def change(query: String)(act: QueryFacts => Unit): Unit = synchronized(act(queries.computeIfAbsent(query, _ => new QueryFacts)))
+  private def change(query: String)(act: QueryFacts => Unit): Unit =
+    synchronized(act(queries.computeIfAbsent(query, _ => new QueryFacts)))
 
   /** Keeps what is known of a batch. Spark nests two executions of one plan, and the inner one ends first. */
   private def ended(execution: IncrementalExecution, at: Long): Unit = {
@@ -144,7 +146,8 @@ private[progress] final class ProgressListener(@volatile var detailed: Boolean, 
 
   /** Returns the batch that `query` runs now, as JSON. None if it runs none whose tasks have begun. */
   def running(query: StreamExecution): Option[String] = {
-    val begun = synchronized(Option(queries.get(query.id.toString)).filterNot(known => known.ended.get(known.batch).exists(_.run == query.runId.toString)).map(_.batch))
+    val begun = synchronized(Option(queries.get(query.id.toString)).filterNot(known =>
+        known.ended.get(known.batch).exists(_.run == query.runId.toString)).map(_.batch))
     for {
       execution <- Option(query.lastExecution)
       // The jobs of this batch have begun. So its plan is made, and to look at it is not to make it.
@@ -180,8 +183,7 @@ private[progress] final class ProgressListener(@volatile var detailed: Boolean, 
         "others" -> JArray(others.map(_.toJson(now)).toList),
         "sink" -> planned.fold[JValue](JObject())(_.sink),
         "output" -> planned.flatMap(_.output).flatMap(Json.parse).getOrElse(JNull),
-        "sources" -> JArray(planned.toList.flatMap(_.sources).map(_._2.toJson))
-      )
+        "sources" -> JArray(planned.toList.flatMap(_.sources).map(_._2.toJson)))
     }
   }
 

@@ -34,7 +34,8 @@ private[progress] final class StageFigures(val stage: Int, val shuffle: Option[I
 
   /** What a running task has done so far, as its executor tells with each heartbeat. */
   def told(task: Long, values: Seq[AccumulableInfo]): Unit = running.get(task).foreach { each =>
-    def sum(names: String*) = values.collect { case info if info.name.exists(names.contains) => info.update }.collect { case Some(n: Long) => n }.sum
+    def sum(names: String*) =
+      values.collect { case info if info.name.exists(names.contains) => info.update }.collect { case Some(n: Long) => n }.sum
     each.in = sum(StageFigures.InputRecords, StageFigures.ShuffleRecordsRead)
     each.out = sum(StageFigures.ShuffleRecordsWritten, StageFigures.OutputRecords)
   }
@@ -53,8 +54,7 @@ private[progress] final class StageFigures(val stage: Int, val shuffle: Option[I
     "activeIn" -> JInt(running.values.map(_.in).sum),
     "activeOut" -> JInt(running.values.map(_.out).sum),
     "first" -> (if (first == Long.MaxValue) JNull else JInt(first)),
-    "last" -> JInt(if (running.isEmpty) last else now)
-  )
+    "last" -> JInt(if (running.isEmpty) last else now))
 }
 
 private object StageFigures {

@@ -21,7 +21,8 @@ private[spark] object FileBounds {
   /** Reads the source's statistics of a column. Returns none if they do not have one entry for each of `files` files. */
   def of(column: SourceColumn, files: Int): Option[FileBounds] = {
     def bounds(of: Array[Object]) = ArraySeq.unsafeWrapArray(of.map(bound))
-    if (column.path == null || Seq(column.low, column.high, column.nulls).exists(part => part == null || part.length != files)) None
+    if (column.path == null || Seq(column.low, column.high, column.nulls).exists(part => part == null || part.length != files))
+      None
     else {
       val nulls = bounds(column.nulls).map { case count: Long => count; case _ => -1L }
       Some(FileBounds(bounds(column.low), bounds(column.high), nulls))

@@ -65,7 +65,8 @@ private[spark] final class FileSkipping(bounds: Map[Seq[String], FileBounds], ro
     }
   }
 
-  private def hasValues(column: FileBounds, file: Int): Boolean = column.nulls(file) < 0 || rows(file) < 0 || column.nulls(file) < rows(file)
+  private def hasValues(column: FileBounds, file: Int): Boolean =
+    column.nulls(file) < 0 || rows(file) < 0 || column.nulls(file) < rows(file)
 
   private def mayEqual(column: FileBounds, file: Int, value: Any): Boolean =
     mayPrecede(column, file, value, orEqual = true) && mayExceed(column, file, value, orEqual = true)
@@ -81,7 +82,8 @@ private[spark] final class FileSkipping(bounds: Map[Seq[String], FileBounds], ro
    * A string with the prefix is ≥ the prefix, so the file's last string is. The file's first string, cut to the prefix's
    * length, is ≤ the prefix.
    */
-  private def mayStart(column: FileBounds, file: Int, prefix: UTF8String): Boolean = mayExceed(column, file, prefix, orEqual = true) && {
+  private def mayStart(
+      column: FileBounds, file: Int, prefix: UTF8String): Boolean = mayExceed(column, file, prefix, orEqual = true) && {
     column.low(file) match {
       case low: UTF8String => low.substring(0, prefix.numChars).binaryCompare(prefix) <= 0
       case _ => true

@@ -66,8 +66,7 @@ private[spark] final case class NativeScan(
     "datetimeRebaseMode" -> "CORRECTED",
     "int96RebaseMode" -> "CORRECTED",
     "ignoreCorruptFiles" -> "false",
-    "ignoreMissingFiles" -> ignoreMissingFiles.toString
-  )
+    "ignoreMissingFiles" -> ignoreMissingFiles.toString)
 }
 
 private[spark] object NativeScan {
@@ -93,12 +92,14 @@ private[spark] object NativeScan {
       else if (scan.root == null || !parsed.forall(_.isWhole)) refusal("the source's description of its files cannot be read")
       else {
         val (paths, sizes) = files(parsed)
-        NativeScan(scan.root, paths, sizes, None, scan.ignoreMissingFiles, scan.required, FileSkipping.of(scan.statistics, paths.length))
+        NativeScan(scan.root, paths, sizes, None, scan.ignoreMissingFiles, scan.required,
+          FileSkipping.of(scan.statistics, paths.length))
       }
     }
 
   /** Whether a path is the same in a URI, and has no part that Hadoop would normalise. */
-  private def isPlain(path: String): Boolean = path.nonEmpty && !path.contains("//") && !path.contains("./") && !path.endsWith("/") &&
+  private def isPlain(
+      path: String): Boolean = path.nonEmpty && !path.contains("//") && !path.contains("./") && !path.endsWith("/") &&
     path.forall(c => (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || "-._=/".indexOf(c.toInt) >= 0)
 
   private def refusal(reason: String): NativeScan = NativeScan("", ArraySeq.empty, ArraySeq.empty, Some(reason))

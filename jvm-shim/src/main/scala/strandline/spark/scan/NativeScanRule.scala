@@ -16,7 +16,9 @@ import org.apache.spark.sql.connector.read._
 import org.apache.spark.sql.connector.read.streaming.{MicroBatchStream, Offset, SparkDataStream}
 import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation}
 import org.apache.spark.sql.execution.datasources.v2.{DataSourceV2Relation, StreamingDataSourceV2ScanRelation}
-import org.apache.spark.sql.execution.datasources.v2.python.{PythonInputPartition, PythonMicroBatchStreamBase, PythonStreamingInputPartition, PythonTable}
+import org.apache.spark.sql.execution.datasources.v2.python.{
+  PythonInputPartition, PythonMicroBatchStreamBase, PythonStreamingInputPartition, PythonTable
+}
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types._
 import org.json4s.{JArray, JObject, JString}
@@ -45,7 +47,8 @@ final case class NativeScanRule(session: SparkSession) extends Rule[LogicalPlan]
     val planned = mutable.Map.empty[AnyRef, Map[String, ChannelScan]]
     lazy val filtered = plan.collect { case filter: Filter => boundedPaths(filter.condition) }.flatten.distinct
     def scansOf(relation: StreamingDataSourceV2ScanRelation) =
-      planned.getOrElseUpdate((relation.stream, relation.startOffset, relation.endOffset), NativeScan.ofSeveral(partitionsOf(relation, filtered)))
+      planned.getOrElseUpdate((relation.stream, relation.startOffset, relation.endOffset),
+        NativeScan.ofSeveral(partitionsOf(relation, filtered)))
     val replaced = plan.transformUp {
       // Of a channel's stream, such as of `_channel = 'a' AND n < 1 AND n > 2`.
       case Filter(Literal(false | null, BooleanType), relation: StreamingDataSourceV2ScanRelation) if isSeveral(relation) =>
@@ -59,14 +62,17 @@ final case class NativeScanRule(session: SparkSession) extends Rule[LogicalPlan]
               filter.copy(child = relation.copy(scan = PythonFallbackScan(relation.scan, reason)))
             case None =>
               note(relation.stream, of.channel, "natively")
-              val files = LogicalRelation(relationOf(of.scan, columns, Some(of.channel)), columns, None, isStreaming = true, Some(relation.stream))
+              val files = LogicalRelation(relationOf(of.scan, columns, Some(of.channel)), columns, None, isStreaming = true,
+                Some(relation.stream))
               filter.copy(child = SeveralScan.plan(of, relation.output, columns, files))
           }
         }
     }
     replaced.foreach {
-      case relation: StreamingDataSourceV2ScanRelation if isSeveral(relation) && !relation.scan.isInstanceOf[PythonFallbackScan] =>
-        if (scansOf(relation).values.exists(_.scan.required)) throw refused("no filter by the channel's name stands on the source")
+      case relation: StreamingDataSourceV2ScanRelation
+          if isSeveral(relation) && !relation.scan.isInstanceOf[PythonFallbackScan] =>
+        if (scansOf(relation).values.exists(_.scan.required))
+          throw refused("no filter by the channel's name stands on the source")
       case _ =>
     }
     if (replaced eq plan) plan else SeveralScan.withoutConstraints(SeveralScan.Flatten.execute(replaced))
@@ -91,7 +97,8 @@ final case class NativeScanRule(session: SparkSession) extends Rule[LogicalPlan]
             }
         }
       case relation: DataSourceV2Relation if isOurs(relation) =>
-        scanOf(relation).filter(refusal(_, plan, relation.output).isEmpty).fold[LogicalPlan](relation)(native(_, relation.output, None, used))
+        scanOf(relation).filter(refusal(_, plan, relation.output).isEmpty).fold[LogicalPlan](relation)(native(_, relation.output,
+            None, used))
     }
   }
 
@@ -119,9 +126,10 @@ final case class NativeScanRule(session: SparkSession) extends Rule[LogicalPlan]
   }
 
   private def scanOf(relation: DataSourceV2Relation): Option[NativeScan] =
-    NativeScan.of(relation.table.asInstanceOf[PythonTable].newScanBuilder(relation.options).build().toBatch.planInputPartitions().toSeq.collect {
-      case PythonInputPartition(_, pickled) => PythonPartition.json(pickled)
-    }.flatten)
+    NativeScan.of(relation.table.asInstanceOf[PythonTable].newScanBuilder(
+        relation.options).build().toBatch.planInputPartitions().toSeq.collect {
+        case PythonInputPartition(_, pickled) => PythonPartition.json(pickled)
+      }.flatten)
 
   /**
    * Returns why the JVM must not read, for reasons that the source cannot know: the session's settings, and the query's plan.
@@ -135,7 +143,9 @@ final case class NativeScanRule(session: SparkSession) extends Rule[LogicalPlan]
       else if (!conf.isParquetINT96AsTimestamp) Some(s"${SQLConf.PARQUET_INT96_AS_TIMESTAMP.key} is false")
       else if (conf.isParquetINT96TimestampConversion) Some(s"${SQLConf.PARQUET_INT96_TIMESTAMP_CONVERSION.key} is true")
       else if (hasPythonUdf && conf.getConf(SQLConf.ARROW_PYSPARK_UDF_COLUMNAR_INPUT_ENABLED))
-        Some(s"Spark 4.2.0 hangs in a Python UDF over such a scan unless ${SQLConf.ARROW_PYSPARK_UDF_COLUMNAR_INPUT_ENABLED.key} is false")
+        Some(
+          s"Spark 4.2.0 hangs in a Python UDF over such a scan unless ${SQLConf.ARROW_PYSPARK_UDF_COLUMNAR_INPUT_ENABLED.key} " +
+            "is false")
       else None
     }
     scan.refused.orElse(here.orElse(scan.unreachable(session.sessionState.newHadoopConf())).map { reason =>
@@ -143,7 +153,8 @@ final case class NativeScanRule(session: SparkSession) extends Rule[LogicalPlan]
     })
   }
 
-  private def native(scan: NativeScan, output: Seq[AttributeReference], stream: Option[SparkDataStream], used: AttributeSet): LogicalPlan = {
+  private def native(
+      scan: NativeScan, output: Seq[AttributeReference], stream: Option[SparkDataStream], used: AttributeSet): LogicalPlan = {
     val leaf = LogicalRelation(relationOf(scan, output), output, None, stream.isDefined, stream)
     // Nested pruning would remove coordinates of the time that the guard checks.
     output.find(a => TimeColumn.isTagged(a.metadata) && a.dataType.isInstanceOf[StructType] && used.contains(a))
@@ -152,7 +163,8 @@ final case class NativeScanRule(session: SparkSession) extends Rule[LogicalPlan]
 
   private def relationOf(scan: NativeScan, columns: Seq[AttributeReference], channel: Option[String] = None): HadoopFsRelation = {
     val schema = StructType(columns.map(a => StructField(a.name, a.dataType, a.nullable, a.metadata)))
-    HadoopFsRelation(new StrandlineFileIndex(scan, channel), new StructType, schema, None, new StrandlineParquetFormat, scan.readerOptions)(session)
+    HadoopFsRelation(new StrandlineFileIndex(scan, channel), new StructType, schema, None, new StrandlineParquetFormat,
+      scan.readerOptions)(session)
   }
 
   /**
@@ -172,14 +184,15 @@ object NativeScanRule {
   private def isOurs(plan: LogicalPlan): Boolean = plan match {
     case relation: StreamingDataSourceV2ScanRelation =>
       relation.stream.isInstanceOf[PythonMicroBatchStreamBase] && isOurs(relation.relation.table.name, relation.output)
-    case relation: DataSourceV2Relation => relation.table.isInstanceOf[PythonTable] && isOurs(relation.table.name, relation.output)
+    case relation: DataSourceV2Relation =>
+      relation.table.isInstanceOf[PythonTable] && isOurs(relation.table.name, relation.output)
     case _ => false
   }
 
   private def isSeveral(plan: LogicalPlan): Boolean = plan match {
     case relation: StreamingDataSourceV2ScanRelation =>
       relation.stream.isInstanceOf[PythonMicroBatchStreamBase] && relation.relation.table.name.equalsIgnoreCase("strandline") &&
-        SeveralScan.isSeveral(relation.output)
+      SeveralScan.isSeveral(relation.output)
     case _ => false
   }
 
@@ -202,8 +215,7 @@ object NativeScanRule {
     "STRANDLINE_NATIVE_SCAN_REFUSED",
     "0A000",
     s"Option nativeScan is on, but the JVM cannot read this query's source: $reason.",
-    "Set nativeScan to auto, so that Python reads in such a case."
-  )
+    "Set nativeScan to auto, so that Python reads in such a case.")
 }
 
 /** A scan by Python. The plan shows why it is used. */

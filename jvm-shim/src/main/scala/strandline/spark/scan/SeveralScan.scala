@@ -17,7 +17,8 @@ import strandline.spark.time.{Antichain, Json, TimeDomain}
  * `start` is the channel's own frontier before the batch, in `outer`, the domain of the times in its files. `entered` is the
  * frontier of all channels together, in the domain that all times enter.
  */
-private[spark] final case class ChannelScan(channel: String, scan: NativeScan, outer: TimeDomain, start: Antichain, entered: Antichain)
+private[spark] final case class ChannelScan(channel: String, scan: NativeScan, outer: TimeDomain, start: Antichain,
+    entered: Antichain)
 
 /** Its child, of whose filters the optimizer does not know the checks of rows. It is not in the physical plan. */
 final case class Unconstrained(child: LogicalPlan) extends UnaryNode {
@@ -48,7 +49,8 @@ private[spark] object SeveralScan {
   /** The metadata key of a channel's time within its struct (inputs.py). */
   private val TimeOfChannel = "strandline.channelTime"
 
-  def isSeveral(output: Seq[Attribute]): Boolean = output.exists(_.name == Channel) && output.exists(a => timeIn(a.dataType).isDefined)
+  def isSeveral(output: Seq[Attribute]): Boolean =
+    output.exists(_.name == Channel) && output.exists(a => timeIn(a.dataType).isDefined)
 
   /** Returns the channel whose rows pass a filter over the source. */
   def channelOf(condition: Expression, output: Seq[Attribute]): Option[String] = {
@@ -97,16 +99,18 @@ private[spark] object SeveralScan {
     val struct = structOf(of, output)
     val (_, time) = struct.fields.toSeq.zip(columns).find { case (field, _) => isTime(field) }.get
     val innerType = struct.find(isTime).get.dataType
-    def passes(e: Expression, frontier: Antichain, source: String) = PassesGuard(e, new FrontierGuard(frontier, source, time.name, located = true, None))
+    def passes(e: Expression, frontier: Antichain, source: String) =
+      PassesGuard(e, new FrontierGuard(frontier, source, time.name, located = true, None))
     val guards = And(
       passes(time, of.start, s"channel ${of.channel}"),
-      passes(entered(time, innerType), of.entered, s"channel ${of.channel}, as one of several that are read together,")
-    )
+      passes(entered(time, innerType), of.entered, s"channel ${of.channel}, as one of several that are read together,"))
     val values = struct.fields.toSeq.zip(columns).flatMap { case (field, column) =>
       Seq(Literal(field.name), if (isTime(field)) entered(column, field.dataType) else column)
     }
     val projected = output.map { a =>
-      val value = if (a.name == Channel) Literal(of.channel) else if (a.name == of.channel) CreateNamedStruct(values) else Literal(null, a.dataType)
+      val value = if (a.name == Channel) Literal(of.channel)
+      else if (a.name == of.channel) CreateNamedStruct(values)
+      else Literal(null, a.dataType)
       Alias(value, a.name)(exprId = a.exprId, explicitMetadata = Some(a.metadata))
     }
     Project(projected, Filter(guards, files))
@@ -117,7 +121,9 @@ private[spark] object SeveralScan {
     case (outer, same) if DataType.equalsStructurally(outer, same, ignoreNullability = true) => time
     case (outer, StructType(fields)) =>
       def isPrefix(parts: Array[StructField]) = parts.length > 1 && parts.length < fields.length &&
-        parts.zip(fields).forall { case (a, b) => a.name == b.name && DataType.equalsStructurally(a.dataType, b.dataType, ignoreNullability = true) }
+        parts.zip(fields).forall { case (a, b) =>
+          a.name == b.name && DataType.equalsStructurally(a.dataType, b.dataType, ignoreNullability = true)
+        }
       val first = outer match {
         case StructType(parts) if isPrefix(parts) => parts.toSeq.indices.map(at => GetStructField(time, at, Some(parts(at).name)))
         case _ => Seq(entered(time, fields.head.dataType))
@@ -130,8 +136,9 @@ private[spark] object SeveralScan {
   }
 
   /**
-   * Hides the checks of rows from what Spark concludes from a filter. A check holds for the rows of a channel's files in one batch. Spark
-   * would also apply it to other rows with an equal time, such as those of a table that a `foreachBatch` joins its batch with.
+   * Hides the checks of rows from what Spark concludes from a filter. A check holds for the rows of a channel's files in one
+   * batch. Spark would also apply it to other rows with an equal time, such as those of a table that a `foreachBatch` joins its
+   * batch with.
    */
   def withoutConstraints(plan: LogicalPlan): LogicalPlan = plan match {
     case _: Project | _: Filter if checksRows(plan) => Unconstrained(plan)
@@ -172,8 +179,6 @@ private[spark] object SeveralScan {
         BooleanSimplification,
         PruneFilters,
         ColumnPruning,
-        RemoveNoopOperators
-      )
-    )
+        RemoveNoopOperators))
   }
 }

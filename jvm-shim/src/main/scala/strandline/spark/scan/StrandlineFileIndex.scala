@@ -19,7 +19,8 @@ import org.apache.spark.sql.types._
  *
  * `channel`: which of the source's channels has the files; None for a source of one.
  */
-private[spark] final class StrandlineFileIndex(scan: NativeScan, val channel: Option[String] = None) extends FileIndex with Logging {
+private[spark] final class StrandlineFileIndex(scan: NativeScan, val channel: Option[String] = None)
+    extends FileIndex with Logging {
   override val rootPaths: Seq[Path] = Seq(scan.rootPath)
   override val partitionSchema: StructType = new StructType
   override lazy val sizeInBytes: Long = scan.sizes.sum
@@ -28,7 +29,8 @@ private[spark] final class StrandlineFileIndex(scan: NativeScan, val channel: Op
     val all = scan.paths.indices
     val kept = scan.skipping.filter(_ => dataFilters.nonEmpty).fold[Seq[Int]](all) { skipping =>
       val left = all.filter(skipping.mayPass(dataFilters))
-      logDebug(s"By the log's statistics ${all.length - left.length} of ${all.length} files of ${scan.root} have no row that passes.")
+      logDebug(
+        s"By the log's statistics ${all.length - left.length} of ${all.length} files of ${scan.root} have no row that passes.")
       left
     }
     Seq(PartitionDirectory(InternalRow.empty, kept.iterator.map(scan.status).toArray))
@@ -53,7 +55,8 @@ private[spark] final class StrandlineParquetFormat extends ParquetFileFormat {
       options: Map[String, String],
       hadoopConf: Configuration): PartitionedFile => Iterator[InternalRow] = {
     val safe = filters.filter(StrandlineParquetFormat.isSafe(_, dataSchema))
-    super.buildReaderWithPartitionValues(sparkSession, dataSchema, partitionSchema, requiredSchema, safe, options, HadoopSettings.compact(hadoopConf))
+    super.buildReaderWithPartitionValues(sparkSession, dataSchema, partitionSchema, requiredSchema, safe, options,
+      HadoopSettings.compact(hadoopConf))
   }
 
   override def equals(other: Any): Boolean = other.isInstanceOf[StrandlineParquetFormat]
@@ -72,7 +75,8 @@ private[spark] object StrandlineParquetFormat {
 
   private def typeOf(path: Seq[String], in: DataType): Option[DataType] = (path, in) match {
     case (Seq(), kind) => Some(kind)
-    case (Seq(name, rest @ _*), struct: StructType) => struct.find(_.name.equalsIgnoreCase(name)).flatMap(f => typeOf(rest, f.dataType))
+    case (Seq(name, rest @ _*), struct: StructType) =>
+      struct.find(_.name.equalsIgnoreCase(name)).flatMap(f => typeOf(rest, f.dataType))
     case _ => None
   }
 }

@@ -24,7 +24,8 @@ private[spark] object TopicIdentity extends Logging {
 
   def check(query: StreamExecution): Unit = {
     val sources = query.logicalPlan.collect {
-      case relation: StreamingDataSourceV2ScanRelation if KafkaTopics.isKafka(relation.stream) => relation.stream -> relation.relation.options
+      case relation: StreamingDataSourceV2ScanRelation if KafkaTopics.isKafka(relation.stream) =>
+        relation.stream -> relation.relation.options
     }.distinctBy(_._1)
     if (sources.nonEmpty) {
       val context = query.getLatestExecutionContext()
@@ -39,8 +40,10 @@ private[spark] object TopicIdentity extends Logging {
             topic <- compared.toSeq.sorted
             (was, is) <- before.get(topic).zip(ids.get(topic))
             if was != is
-            error = Errors.topicMadeAnew(context.batchId, topic, was, is, has.since, startsAfter(context.startOffsets.get(source), topic))
-          } if (options.getBoolean("failOnDataLoss", true)) throw error else logWarning(s"${error.getMessage} It goes on, because failOnDataLoss is false.")
+            error = Errors.topicMadeAnew(context.batchId, topic, was, is, has.since,
+              startsAfter(context.startOffsets.get(source), topic))
+          } if (options.getBoolean("failOnDataLoss", true)) throw error
+          else logWarning(s"${error.getMessage} It goes on, because failOnDataLoss is false.")
           // A topic that does not answer keeps its id: Spark says what it thinks of that.
           place -> (before.filter { case (topic, _) => start(topic) || end(topic) } ++ ids)
         }.toMap

@@ -10,8 +10,8 @@ import strandline.spark.errors.Errors
 import strandline.spark.time.Json
 
 /**
- * The ids of the Kafka topics that a query reads, in the query's checkpoint: for each source, by its place in the plan, the topics'
- * ids. A batch that changes them writes a file before it runs, and the newest file counts.
+ * The ids of the Kafka topics that a query reads, in the query's checkpoint: for each source, by its place in the plan, the
+ * topics' ids. A batch that changes them writes a file before it runs, and the newest file counts.
  */
 private[sources] final class TopicLog(session: SparkSession, path: String) extends HDFSMetadataLog[String](session, path) {
   override protected def serialize(text: String, out: OutputStream): Unit = out.write(text.getBytes(UTF_8))
@@ -29,7 +29,8 @@ private[sources] final class TopicLog(session: SparkSession, path: String) exten
   }
 
   private def idsIn(value: JValue): Option[Map[String, String]] = value match {
-    case JObject(fields) if fields.forall(_._2.isInstanceOf[JString]) => Some(fields.collect { case (topic, JString(id)) => topic -> id }.toMap)
+    case JObject(fields) if fields.forall(_._2.isInstanceOf[JString]) =>
+      Some(fields.collect { case (topic, JString(id)) => topic -> id }.toMap)
     case _ => None
   }
 

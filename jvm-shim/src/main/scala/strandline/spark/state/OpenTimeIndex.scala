@@ -30,7 +30,8 @@ final class OpenTimeIndex(
   private val timesOf = layout.timesOf
   private val base = VersionCache.of(store, id, checkpointId)
   private val before =
-    if (base.version == 0) OpenTimeIndex.Known(HashSet.empty, None, 0) else OpenTimeIndex.kept.get(base).getOrElse(OpenTimeIndex.kept.read(base, scan()))
+    if (base.version == 0) OpenTimeIndex.Known(HashSet.empty, None, 0)
+    else OpenTimeIndex.kept.get(base).getOrElse(OpenTimeIndex.kept.read(base, scan()))
   private val fresh = mutable.HashSet.empty[UnsafeRow]
   private var after = before.times
   private var last: UnsafeRow = _

@@ -57,7 +57,8 @@ object StateLayout {
    *
    * Throws if the state was begun with a prefix, but the operator's keys have no times any more.
    */
-  def of(keys: Seq[Attribute], info: StatefulOperatorStateInfo, hadoop: Configuration, mayBegin: Boolean = true): Option[StateLayout] = {
+  def of(keys: Seq[Attribute], info: StatefulOperatorStateInfo, hadoop: Configuration, mayBegin: Boolean = true)
+      : Option[StateLayout] = {
     val layout = byTimes(keys)
     val wanted = layout.fold(0)(_.prefix)
     val found = OperatorMetadata.prefix(info, wanted, mayBegin || layout.isEmpty, hadoop)
@@ -66,7 +67,8 @@ object StateLayout {
 
   /** Returns the layout of a marked operator. Its state always begins with the prefix. */
   def ofMarked(keys: Seq[Attribute], info: StatefulOperatorStateInfo, hadoop: Configuration): StateLayout = {
-    val layout = byTimes(keys).getOrElse(throw new IllegalStateException(s"The times of ${keys.mkString(", ")} do not come first."))
+    val layout =
+      byTimes(keys).getOrElse(throw new IllegalStateException(s"The times of ${keys.mkString(", ")} do not come first."))
     val found = OperatorMetadata.prefix(info, layout.prefix, mayBegin = true, hadoop)
     if (found != layout.prefix) throw OperatorMetadata.otherPrefix(info, found, layout.prefix.toString)
     layout
@@ -98,12 +100,17 @@ private object OperatorMetadata {
     val folder = folderOf(info)
     val stated =
       try OperatorStateMetadataReader.createReader(folder, hadoop, 1, info.storeVersion).read()
-      catch { case NonFatal(error) => throw invalid(info, s"its metadata file cannot be read (${error.toString.linesIterator.next().take(200)})") }
+      catch {
+        case NonFatal(error) =>
+          throw invalid(info, s"its metadata file cannot be read (${error.toString.linesIterator.next().take(200)})")
+      }
     val files = CheckpointFileManager.create(folder, hadoop)
     if (info.storeVersion == 0) unfinished(folder, files).foreach(files.delete)
     stated match {
-      case Some(OperatorStateMetadataV1(_, Array(store))) if info.storeVersion > 0 && store.numColsPrefixKey == 0 && wasNotReplaced(folder, files) =>
-        throw invalid(info, "an earlier release has encoded its keys with a prefix, and Spark kept a metadata file that states none")
+      case Some(OperatorStateMetadataV1(_, Array(store)))
+          if info.storeVersion > 0 && store.numColsPrefixKey == 0 && wasNotReplaced(folder, files) =>
+        throw invalid(info,
+          "an earlier release has encoded its keys with a prefix, and Spark kept a metadata file that states none")
       case Some(OperatorStateMetadataV1(operator, Array(store))) =>
         if (info.storeVersion == 0 && mayBegin && store.numColsPrefixKey != wanted) {
           write(folder, OperatorStateMetadataV1(operator, Array(store.copy(numColsPrefixKey = wanted))), files)
@@ -116,11 +123,13 @@ private object OperatorMetadata {
 
   private def folderOf(info: StatefulOperatorStateInfo) = new Path(info.checkpointLocation, info.operatorId.toString)
 
-  private def invalid(info: StatefulOperatorStateInfo, why: String) = Errors.stateMetadataInvalid(info.operatorId, folderOf(info).toString, why)
+  private def invalid(info: StatefulOperatorStateInfo, why: String) =
+    Errors.stateMetadataInvalid(info.operatorId, folderOf(info).toString, why)
 
   /** Returns the temporary files that a manager leaves where it has replaced no file. */
   private def unfinished(folder: Path, files: CheckpointFileManager): Seq[Path] =
-    files.list(OperatorStateMetadataV1.metadataFilePath(folder).getParent).toSeq.map(_.getPath).filter(_.getName.matches("""\.metadata\..*\.tmp"""))
+    files.list(OperatorStateMetadataV1.metadataFilePath(folder).getParent).toSeq.map(_.getPath).filter(
+      _.getName.matches("""\.metadata\..*\.tmp"""))
 
   /**
    * Whether RocksDB would read the keys with another encoding than an earlier release has written them with.
@@ -138,8 +147,8 @@ private object OperatorMetadata {
   /**
    * Replaces the file that Spark has written before its first batch.
    *
-   * The old file is deleted first, because not every file system's rename replaces a file, and Spark's manager reports no error if
-   * it does not. After a crash in between there is no file: the first batch begins again, and Spark writes another.
+   * The old file is deleted first, because not every file system's rename replaces a file, and Spark's manager reports no error
+   * if it does not. After a crash in between there is no file: the first batch begins again, and Spark writes another.
    */
   private def write(folder: Path, metadata: OperatorStateMetadata, files: CheckpointFileManager): Unit = {
     val file = OperatorStateMetadataV1.metadataFilePath(folder)

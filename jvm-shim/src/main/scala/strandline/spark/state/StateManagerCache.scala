@@ -18,7 +18,8 @@ private[spark] object StateManagerCache {
    * Returns the manager of the store's last task, or `own`, for the use of this task alone. A task may have two of them; one
    * `reads`.
    */
-  def forTask(store: StateStoreProviderId, reads: Boolean, own: StreamingAggregationStateManager): StreamingAggregationStateManager = {
+  def forTask(
+      store: StateStoreProviderId, reads: Boolean, own: StreamingAggregationStateManager): StreamingAggregationStateManager = {
     val place = Place(store, reads)
     val manager = idle.remove(place).getOrElse(own)
     TaskContext.get().addTaskCompletionListener[Unit](_ => idle.put(place)(_ => manager))

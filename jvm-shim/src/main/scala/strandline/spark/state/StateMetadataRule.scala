@@ -40,7 +40,8 @@ private[spark] object StateMetadataRule {
   private def withoutMetadata(query: StreamExecution, session: SparkSession): Option[(Long, Path)] = {
     val state = new Path(query.resolvedCheckpointRoot, "state")
     val files = CheckpointFileManager.create(state, session.sessionState.newHadoopConf())
-    def numbered(folder: Path) = if (files.exists(folder)) files.list(folder).toSeq.map(_.getPath).filter(_.getName.forall(_.isDigit)) else Nil
+    def numbered(folder: Path) =
+      if (files.exists(folder)) files.list(folder).toSeq.map(_.getPath).filter(_.getName.forall(_.isDigit)) else Nil
     numbered(state).sortBy(_.getName.toLong).map(folder => folder.getName.toLong -> folder).find { case (_, folder) =>
       numbered(folder).nonEmpty && !files.exists(OperatorStateMetadataV1.metadataFilePath(folder)) &&
       numbered(OperatorStateMetadataV2.metadataDirPath(folder)).isEmpty

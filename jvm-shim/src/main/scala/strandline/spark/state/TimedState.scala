@@ -1,6 +1,8 @@
 package strandline.spark.state
 
-import org.apache.spark.sql.execution.streaming.state.strandline.{OperatorStore, PrefixRemoval, SparkInternals, StreamingInternals}
+import org.apache.spark.sql.execution.streaming.state.strandline.{
+  OperatorStore, PrefixRemoval, SparkInternals, StreamingInternals
+}
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.TaskContext
 import org.apache.spark.rdd.RDD
@@ -30,7 +32,7 @@ final class TimedState(
     extends Serializable {
   private val run = info.queryRunId
   private val checkpointIds = info.stateStoreCkptIds
-  
+
   /** Whether the store knows its number of rows. Otherwise the operator counts them. */
   val storeCounts: Boolean = StreamingInternals.countsRows(provider)
 
@@ -56,7 +58,8 @@ final class TimedState(
     val numberOf = UnsafeProjection.create(Seq(number), keys)
     key => {
       val belongs = numberOf(key).getInt(0)
-      if (belongs != store.id.partitionId) throw Errors.stateRepartitioned(info.operatorId, store.id.partitionId, belongs, info.numPartitions)
+      if (belongs != store.id.partitionId)
+        throw Errors.stateRepartitioned(info.operatorId, store.id.partitionId, belongs, info.numPartitions)
     }
   }
 
@@ -83,7 +86,8 @@ private[spark] trait TimedOperator extends StateStoreWriter {
       keys: StructType,
       values: StructType,
       encoder: KeyStateEncoderSpec,
-      options: Map[String, String] = Map.empty)(update: (StateStore, Iterator[InternalRow]) => Iterator[InternalRow]): RDD[InternalRow] = {
+      options: Map[String, String] = Map.empty)(
+      update: (StateStore, Iterator[InternalRow]) => Iterator[InternalRow]): RDD[InternalRow] = {
     metrics // created here, on the driver, because tasks only use them
     StreamingInternals.mapPartitionsWithStore(rows, OperatorStore(getStateInfo, keys, values, encoder, session, options))(update)
   }
@@ -92,7 +96,8 @@ private[spark] trait TimedOperator extends StateStoreWriter {
     storeMetrics :+ StatefulOperatorCustomSumMetric(TimedOperator.OpenTimes, "number of open times in all partitions")
 
   protected def storeMetrics: Seq[StatefulOperatorCustomMetric] =
-    Seq(StatefulOperatorCustomSumMetric(TimedOperator.SharedStores, "number of partitions whose store in memory shares rows between versions"))
+    Seq(StatefulOperatorCustomSumMetric(TimedOperator.SharedStores,
+        "number of partitions whose store in memory shares rows between versions"))
 
   /** Removes closed keys. */
   protected def evict(store: StateStore, times: OpenTimeIndex): Unit =

@@ -34,7 +34,8 @@ private[tables] final class ChannelTable(of: PythonTable, options: CaseInsensiti
     val table = source.getTable(of.schema, Array.empty, Collections.emptyMap[String, String]).asInstanceOf[PythonTable]
     val version = versionOf(table, with_)
     val fixed = new PythonTableAtVersion(source, of)
-    TableReading(version, { case leaf: DataSourceV2Relation => leaf.copy(table = fixed, options = fixedAt(version.version)); case other => other })
+    TableReading(version,
+      { case leaf: DataSourceV2Relation => leaf.copy(table = fixed, options = fixedAt(version.version)); case other => other })
   }
 
   private def fixedAt(version: Long): CaseInsensitiveStringMap = {
@@ -45,7 +46,8 @@ private[tables] final class ChannelTable(of: PythonTable, options: CaseInsensiti
 
   private def versionOf(table: PythonTable, with_ : CaseInsensitiveStringMap): TableVersion = {
     val first = table.newScanBuilder(with_).build().toBatch.planInputPartitions().headOption
-    val fields = first.collect { case PythonInputPartition(_, pickled) => PythonPartition.json(pickled) }.flatten.flatMap(Json.parse)
+    val fields =
+      first.collect { case PythonInputPartition(_, pickled) => PythonPartition.json(pickled) }.flatten.flatMap(Json.parse)
     fields.map(each => (each \ "table", each \ "version")) match {
       case Some((JString(id), JInt(version))) => TableVersion(path, id, version.toLong)
       case _ => throw Errors.tableVersionUnknown(path)
@@ -54,7 +56,8 @@ private[tables] final class ChannelTable(of: PythonTable, options: CaseInsensiti
 }
 
 /** The table of one execution, whose source has planned the partitions of one version. */
-private[tables] final class PythonTableAtVersion(source: PythonDataSourceV2, of: PythonTable) extends PythonTable(source, of.name, of.schema)
+private[tables] final class PythonTableAtVersion(source: PythonDataSourceV2, of: PythonTable)
+    extends PythonTable(source, of.name, of.schema)
 
 private[tables] object ChannelTable {
 
@@ -63,7 +66,8 @@ private[tables] object ChannelTable {
 
   def unapply(leaf: LogicalPlan): Option[ChannelTable] = leaf match {
     case DataSourceV2Relation(_: PythonTableAtVersion, _, _, _, _, _) => None
-    case DataSourceV2Relation(table: PythonTable, _, _, _, options, _) if FrontierSource.isOurs(table) && !options.containsKey(Fixed) =>
+    case DataSourceV2Relation(table: PythonTable, _, _, _, options, _)
+        if FrontierSource.isOurs(table) && !options.containsKey(Fixed) =>
       Some(new ChannelTable(table, options))
     case _ => None
   }

@@ -33,9 +33,11 @@ private[tables] final class DeltaTable(files: HadoopFsRelation, index: FileIndex
     val isCaseSensitive = files.sparkSession.sessionState.conf.caseSensitiveAnalysis
     for (found <- call(snapshot, "schema").asInstanceOf[StructType]; field <- inQuery(found)) {
       if (!DataTypeUtils.sameType(found.dataType, field.dataType))
-        throw new IllegalStateException(s"its column ${field.name} is ${found.dataType.sql} there, but the query reads ${field.dataType.sql}")
+        throw new IllegalStateException(
+          s"its column ${field.name} is ${found.dataType.sql} there, but the query reads ${field.dataType.sql}")
       if (isCaseSensitive && found.name != field.name) // Spark would take it for another column
-        throw new IllegalStateException(s"its column ${field.name} has the name ${found.name} there, and spark.sql.caseSensitive is true")
+        throw new IllegalStateException(
+          s"its column ${field.name} has the name ${found.name} there, and spark.sql.caseSensitive is true")
     }
     val found = reading(snapshot, formatOf(snapshot))
     missingFile(snapshot).foreach(file => throw new IllegalStateException(s"its data file $file does not exist any more"))
@@ -52,23 +54,29 @@ private[tables] final class DeltaTable(files: HadoopFsRelation, index: FileIndex
           partitions.filter(inQuery(_).isEmpty) match {
             case Seq() => leaf.copy(relation = relation)
             // Spark looks for each column of the partitions among those of the relation.
-            case others => Project(output, leaf.copy(relation = relation, output = output ++ others.map(field => AttributeReference(field.name, field.dataType)())))
+            case others => Project(output,
+                leaf.copy(relation = relation,
+                  output = output ++ others.map(field => AttributeReference(field.name, field.dataType)())))
           }
         case other => other
-      }
-    )
+      })
   }
 
-  /** Returns the columns by which a snapshot is partitioned. Its files do not have them: the index has their values, in this order. */
-  private def partitionsOf(snapshot: AnyRef): StructType = StructType(call(call(snapshot, Metadata), "partitionSchema").asInstanceOf[StructType].map { field =>
-    inQuery(field).getOrElse(StructField(field.name, field.dataType))
-  })
+  /**
+   * Returns the columns by which a snapshot is partitioned. Its files do not have them: the index has their values, in this
+   * order.
+   */
+  private def partitionsOf(snapshot: AnyRef): StructType =
+    StructType(call(call(snapshot, Metadata), "partitionSchema").asInstanceOf[StructType].map { field =>
+      inQuery(field).getOrElse(StructField(field.name, field.dataType))
+    })
 
   /** Returns the DataFrame's column of this name. A Delta table has no two columns whose names differ in case alone. */
   private def inQuery(field: StructField): Option[StructField] = files.schema.find(_.name.equalsIgnoreCase(field.name))
 
   /** Returns the index that reads exactly a snapshot. */
-  private def indexOf(snapshot: AnyRef): FileIndex = copyOf(index, Map(Snapshot -> snapshot, TimeTravel -> java.lang.Boolean.TRUE)).asInstanceOf[FileIndex]
+  private def indexOf(snapshot: AnyRef): FileIndex =
+    copyOf(index, Map(Snapshot -> snapshot, TimeTravel -> java.lang.Boolean.TRUE)).asInstanceOf[FileIndex]
 
   /** Returns the reader of a snapshot's files. With column mapping, they have a column under a name that the snapshot knows. */
   private def formatOf(snapshot: AnyRef): FileFormat = files.fileFormat match {
@@ -80,10 +88,13 @@ private[tables] final class DeltaTable(files: HadoopFsRelation, index: FileIndex
 
   /** Returns a snapshot's columns, and those of the DataFrame that it has not. No file has these, so they are null. */
   private def columnsOf(snapshot: AnyRef): StructType = {
-    val has = call(snapshot, "schema").asInstanceOf[StructType].map(field => inQuery(field).fold(field)(own => field.copy(name = own.name)))
+    val has = call(snapshot, "schema").asInstanceOf[StructType].map(field =>
+      inQuery(field).fold(field)(own => field.copy(name = own.name)))
     val areMapped = has.exists(_.metadata.contains(PhysicalName))
     val others = files.dataSchema.filterNot(field => has.exists(_.name == field.name)).zipWithIndex.map {
-      case (field, i) if areMapped => field.copy(metadata = new MetadataBuilder().putString(PhysicalName, UUID.randomUUID().toString).putLong(FieldId, NoField + i).build())
+      case (field, i) if areMapped =>
+        field.copy(metadata = new MetadataBuilder().putString(PhysicalName, UUID.randomUUID().toString).putLong(FieldId,
+          NoField + i).build())
       case (field, _) => field
     }
     StructType(has ++ others)
@@ -93,7 +104,8 @@ private[tables] final class DeltaTable(files: HadoopFsRelation, index: FileIndex
     val log = call(index, "deltaLog")
     // Delta has several methods of this name. One of them has default arguments.
     val defaults = log.getClass.getMethods.filter(_.getName.startsWith("getSnapshotAt$default$")).sortBy(_.getName)
-    val method = log.getClass.getMethods.filter(m => m.getName == "getSnapshotAt" && m.getParameterCount == defaults.length + 1).minBy(_.getParameterCount)
+    val method = log.getClass.getMethods.filter(m =>
+      m.getName == "getSnapshotAt" && m.getParameterCount == defaults.length + 1).minBy(_.getParameterCount)
     invoke(method.invoke(log, java.lang.Long.valueOf(version) +: defaults.toSeq.map(each => invoke(each.invoke(log))): _*))
   }
 
@@ -124,9 +136,11 @@ private[tables] object DeltaTable {
   private val NoField = 1L << 30
 
   def unapply(leaf: LogicalPlan): Option[DeltaTable] = leaf match {
-    case relation: LogicalRelation if !relation.isStreaming => relation.relation match {
+    case relation: LogicalRelation if !relation.isStreaming =>
+      relation.relation match {
         case files: HadoopFsRelation => files.location match {
-            case index: FileIndex with Product if isNewest(index) && canBeFixed(index, files.fileFormat) => Some(new DeltaTable(files, index))
+            case index: FileIndex with Product if isNewest(index) && canBeFixed(index, files.fileFormat) =>
+              Some(new DeltaTable(files, index))
             case _ => None
           }
         case _ => None
@@ -143,7 +157,8 @@ private[tables] object DeltaTable {
 
   /** Whether this Delta has what it takes to fix the version. A table of another one is named, as files are. */
   private def canBeFixed(index: Product, format: FileFormat): Boolean =
-    hasFields(index, Seq(Snapshot, TimeTravel)) && hasFields(format, Seq(Protocol, Metadata)) && Try(index.getClass.getMethod("getSnapshot")).isSuccess
+    hasFields(index, Seq(Snapshot, TimeTravel)) && hasFields(format, Seq(Protocol, Metadata)) && Try(
+      index.getClass.getMethod("getSnapshot")).isSuccess
 
   private def hasFields(of: Any, names: Seq[String]): Boolean = of match {
     case fields: Product => names.forall(fields.productElementNames.contains(_))
@@ -152,7 +167,9 @@ private[tables] object DeltaTable {
 
   /** Copies an instance of a case class with some other fields. */
   private def copyOf(from: Product, fields: Map[String, AnyRef]): AnyRef = {
-    val values = from.productElementNames.zip(from.productIterator).map { case (name, value) => fields.getOrElse(name, value.asInstanceOf[AnyRef]) }.toSeq
+    val values = from.productElementNames.zip(from.productIterator).map { case (name, value) =>
+      fields.getOrElse(name, value.asInstanceOf[AnyRef])
+    }.toSeq
     val copy = from.getClass.getMethods.find(m => m.getName == "copy" && m.getParameterCount == values.size).get
     invoke(copy.invoke(from, values: _*))
   }

@@ -21,18 +21,22 @@ import strandline.spark.batch.RowOrder
 import strandline.spark.plan.{FrontierSource, OperatorMark}
 
 /**
- * Says once in each run of a query what its results depend on beside the channels and the versions of tables that it reads. Then a
- * repeated batch may give other rows. What a user's function does cannot be seen.
+ * Says once in each run of a query what its results depend on beside the channels and the versions of tables that it reads. Then
+ * a repeated batch may give other rows. What a user's function does cannot be seen.
  */
 private[spark] object Dependence extends Logging {
   private val told = Collections.synchronizedMap(new WeakHashMap[StreamExecution, UUID])
 
   def warn(query: StreamExecution): Unit = if (told.put(query, query.runId) != query.runId) {
     // A batch does not fail because of what is said of it. But that nothing could be said is said, too.
-    val found = Try(of(query.getLatestExecutionContext().executionPlan.withCachedData)).recover { case error => Seq(s"what its plan does not tell ($error)") }.get
+    val found = Try(of(query.getLatestExecutionContext().executionPlan.withCachedData)).recover { case error =>
+      Seq(s"what its plan does not tell ($error)")
+    }.get
     if (found.nonEmpty) {
       val name = Option(query.name).fold(query.id.toString)(name => s"$name (${query.id})")
-      logWarning(s"Query $name: its results depend on more than the channels and tables that it reads: ${found.mkString("; ")}. See docs/repeated-batches.md.")
+      logWarning(
+        s"Query $name: its results depend on more than the channels and tables that it reads: ${found.mkString("; ")}. See " +
+          "docs/repeated-batches.md.")
     }
   }
 
@@ -49,22 +53,31 @@ private[spark] object Dependence extends Logging {
     case ArraySort(aggregate, function, _) => inside(aggregate) ++ named(function)
     case Size(aggregate, _) => inside(aggregate)
     case _: CurrentTimestampLike | _: CurrentDate | _: LocalTimestamp | _: CurrentBatchTimestamp =>
-      Seq("the current time (a repeated batch has the time of its first attempt; another division of the rows into batches gives other times)")
-    case udf: UserDefinedExpression if !udf.deterministic && udf.children.forall(_.deterministic) => Seq(s"${udf.name}() (a function that is declared nondeterministic)")
+      Seq(
+        "the current time (a repeated batch has the time of its first attempt; another division of the rows into batches " +
+          "gives other times)")
+    case udf: UserDefinedExpression if !udf.deterministic && udf.children.forall(_.deterministic) =>
+      Seq(s"${udf.name}() (a function that is declared nondeterministic)")
     // Spark calls these deterministic, although they depend on the order of rows.
-    case list @ (_: CollectList | _: CollectSet) => s"${list.prettyName}() (the order of its elements)" +: list.children.flatMap(named)
+    case list @ (_: CollectList | _: CollectSet) =>
+      s"${list.prettyName}() (the order of its elements)" +: list.children.flatMap(named)
     case one @ (_: First | _: Last | _: AnyValue) => s"${one.prettyName}() (which row comes first)" +: one.children.flatMap(named)
-    case one: AggregateFunction if Seq("max_by", "min_by", "mode").contains(one.prettyName) => s"${one.prettyName}() (which of equals it takes)" +: one.children.flatMap(named)
-    case one @ (_: Max | _: Min) if hasCollation(one.dataType) => s"${one.prettyName}() (which of equals it takes)" +: one.children.flatMap(named)
-    case sketch: AggregateFunction if isApproximate(sketch) => s"${sketch.prettyName}() (an approximation that depends on the order of rows)" +: sketch.children.flatMap(named)
-    case ranked @ (_: RowNumber | _: NTile | _: FrameLessOffsetWindowFunction | _: NthValue) => s"${ranked.prettyName}() (the order of equals)" +: ranked.children.flatMap(named)
+    case one: AggregateFunction if Seq("max_by", "min_by", "mode").contains(one.prettyName) =>
+      s"${one.prettyName}() (which of equals it takes)" +: one.children.flatMap(named)
+    case one @ (_: Max | _: Min) if hasCollation(one.dataType) =>
+      s"${one.prettyName}() (which of equals it takes)" +: one.children.flatMap(named)
+    case sketch: AggregateFunction if isApproximate(sketch) =>
+      s"${sketch.prettyName}() (an approximation that depends on the order of rows)" +: sketch.children.flatMap(named)
+    case ranked @ (_: RowNumber | _: NTile | _: FrameLessOffsetWindowFunction | _: NthValue) =>
+      s"${ranked.prettyName}() (the order of equals)" +: ranked.children.flatMap(named)
     case other if !other.deterministic && other.children.forall(_.deterministic) && !other.isInstanceOf[PlanExpression[_]] =>
       Seq(s"${other.prettyName}() (a repeated batch has other values)")
     case other => other.children.flatMap(named)
   }
 
   private def isApproximate(function: AggregateFunction): Boolean =
-    Seq("approx", "sketch", "histogram", "listagg", "string_agg").exists(function.prettyName.toLowerCase.contains(_)) && !function.isInstanceOf[HyperLogLogPlusPlus]
+    Seq("approx", "sketch", "histogram", "listagg", "string_agg").exists(
+      function.prettyName.toLowerCase.contains(_)) && !function.isInstanceOf[HyperLogLogPlusPlus]
 
   private def inside(expression: Expression): Seq[String] = expression match {
     case list @ (_: CollectList | _: CollectSet) => list.children.flatMap(named)
@@ -76,11 +89,14 @@ private[spark] object Dependence extends Logging {
     case _: Sample => Some("a sample (which rows it takes)")
     case LocalLimit(_, child) if !isSorted(child) => Some("a limit without an order (which rows come first)")
     case Offset(_, child) if !isSorted(child) => Some("an offset without an order (which rows come first)")
-    case aggregate: Aggregate if aggregate.groupingExpressions.exists(key => hasCollation(key.dataType)) => Some(s"groups by $Spelling")
-    case _: Distinct | _: Except | _: Intersect if plan.output.exists(column => hasCollation(column.dataType)) => Some(s"distinct rows with $Spelling")
+    case aggregate: Aggregate if aggregate.groupingExpressions.exists(key => hasCollation(key.dataType)) =>
+      Some(s"groups by $Spelling")
+    case _: Distinct | _: Except | _: Intersect if plan.output.exists(column => hasCollation(column.dataType)) =>
+      Some(s"distinct rows with $Spelling")
     case dedup: Deduplicate if dedup.keys.exists(key => hasCollation(key.dataType)) => Some(s"dropDuplicates by $Spelling")
     case dedup: Deduplicate if isPartial(dedup.keys, dedup) => Some("dropDuplicates by some columns (which row is kept)")
-    case dedup: DeduplicateWithinWatermark if isPartial(dedup.keys, dedup) => Some("dropDuplicatesWithinWatermark by some columns (which row is kept)")
+    case dedup: DeduplicateWithinWatermark if isPartial(dedup.keys, dedup) =>
+      Some("dropDuplicatesWithinWatermark by some columns (which row is kept)")
     case _ => None
   }
 
@@ -95,7 +111,8 @@ private[spark] object Dependence extends Logging {
 
   /** Whether rows with the same keys may differ. Our own operators are written as such a node, and know what they do. */
   private def isPartial(keys: Seq[Attribute], plan: LogicalPlan): Boolean =
-    !keys.exists(key => key.metadata.contains(OperatorMark.Key) || key.name == OuterTime) && !plan.outputSet.subsetOf(AttributeSet(keys))
+    !keys.exists(key => key.metadata.contains(OperatorMark.Key) || key.name == OuterTime) && !plan.outputSet.subsetOf(
+      AttributeSet(keys))
 
   private def isSorted(plan: LogicalPlan): Boolean = plan match {
     case _: Sort => true
@@ -110,15 +127,18 @@ private[spark] object Dependence extends Logging {
       case DeltaTable(_) | ChannelTable(_) => None
       case relation: LogicalRelation => relation.relation match {
           case files: HadoopFsRelation if DeltaTable.isFixed(files) => None
-          case files: HadoopFsRelation => now(s"the ${formatOf(files)} files ${files.location.rootPaths.map(_.toString).take(2).mkString(", ")}")
+          case files: HadoopFsRelation =>
+            now(s"the ${formatOf(files)} files ${files.location.rootPaths.map(_.toString).take(2).mkString(", ")}")
           case other => now(s"the table $other")
         }
       case relation: DataSourceV2Relation if FrontierSource.isOurs(relation.table) => None
       case relation: DataSourceV2Relation => now(s"the table ${relation.name}")
       case relation: HiveTableRelation => now(s"the Hive table ${relation.tableMeta.identifier.unquotedString}")
       case cached: InMemoryRelation => now(s"the cached frame${cached.cacheBuilder.tableName.fold("")(name => s" $name")}")
-      case local: LocalRelation if local.data.nonEmpty => Some("rows that the program makes (a program that is started again may make others)")
-      case _: LogicalRDD => Some("rows that the program makes, or a checkpoint of a frame (a program that is started again may make others)")
+      case local: LocalRelation if local.data.nonEmpty =>
+        Some("rows that the program makes (a program that is started again may make others)")
+      case _: LogicalRDD =>
+        Some("rows that the program makes, or a checkpoint of a frame (a program that is started again may make others)")
       case _ => None
     }
   }

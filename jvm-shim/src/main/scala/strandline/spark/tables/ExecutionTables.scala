@@ -26,8 +26,7 @@ private[tables] final class ExecutionTables(repeated: Option[RepeatedBatch]) {
       val wanted = repeated.fold(chosen.getOrElse(newest.version.table, newest.version))(begunWith(_, newest.version))
       chosen.getOrElseUpdate(wanted.table, wanted)
       if (wanted.table == newest.version.table && wanted.version == newest.version.version) newest else before(table, wanted)
-    }
-  )
+    })
 
   /** Returns the version that the repeated batch has begun with. A table that was made anew in its place may still have it. */
   private def begunWith(batch: RepeatedBatch, now: TableVersion): TableVersion =
@@ -38,14 +37,18 @@ private[tables] final class ExecutionTables(repeated: Option[RepeatedBatch]) {
   private def before(table: VersionedTable, wanted: TableVersion): TableReading =
     try {
       val found = table.at(wanted)
-      if (found.version.table != wanted.table) throw new IllegalStateException(s"another table is there: its id is ${found.version.table} instead of ${wanted.table}")
+      if (found.version.table != wanted.table)
+        throw new IllegalStateException(s"another table is there: its id is ${found.version.table} instead of ${wanted.table}")
       found
     } catch {
       case NonFatal(error) => repeated match {
-          case Some(batch) => throw unavailable(batch, wanted, Option(error.getMessage).getOrElse(error.toString).linesIterator.nextOption().getOrElse("").take(300)).initCause(error)
+          case Some(batch) => throw unavailable(batch, wanted,
+              Option(error.getMessage).getOrElse(error.toString).linesIterator.nextOption().getOrElse("").take(300)).initCause(
+              error)
           case None => throw error
         }
     }
 
-  private def unavailable(batch: RepeatedBatch, was: TableVersion, why: String) = Errors.tableVersionUnavailable(batch.batch, was.path, was.version, why, batch.file)
+  private def unavailable(batch: RepeatedBatch, was: TableVersion, why: String) =
+    Errors.tableVersionUnavailable(batch.batch, was.path, was.version, why, batch.file)
 }

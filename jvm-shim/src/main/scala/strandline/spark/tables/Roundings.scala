@@ -9,11 +9,11 @@ import org.apache.spark.sql.types.{DataType, DoubleType, FloatType}
 import strandline.spark.batch.RowOrder
 
 /**
- * Where a plan decides by a number that depends on the order of additions: it rounds or converts it, compares it, or groups by it.
- * Two numbers that are equal up to rounding may then give rows that are not.
+ * Where a plan decides by a number that depends on the order of additions: it rounds or converts it, compares it, or groups by
+ * it. Two numbers that are equal up to rounding may then give rows that are not.
  *
- * The numbers are followed from the aggregations through the plan, by the attributes that have them. What is known to give numbers
- * that are equal up to rounding is passed; all else decides.
+ * The numbers are followed from the aggregations through the plan, by the attributes that have them. What is known to give
+ * numbers that are equal up to rounding is passed; all else decides.
  */
 private[tables] final class Roundings(plan: LogicalPlan) {
   private val sums = mutable.Map.empty[ExprId, String] // the attributes and variables that have such a number, and the function
@@ -41,9 +41,11 @@ private[tables] final class Roundings(plan: LogicalPlan) {
       case _: Distinct | _: Except | _: Intersect => node.children.flatMap(_.output)
       case _ => Nil
     }
-    for (key <- keys; function <- functionOf(key)) found += s"groups by $function() of floating-point numbers (it may round to either side)"
+    for (key <- keys; function <- functionOf(key))
+      found += s"groups by $function() of floating-point numbers (it may round to either side)"
     node match {
-      case _: LocalLimit | _: Offset | _: Tail => orderOf(node.children.head).flatMap(order => functionOf(order.child)).headOption.foreach(decided)
+      case _: LocalLimit | _: Offset | _: Tail =>
+        orderOf(node.children.head).flatMap(order => functionOf(order.child)).headOption.foreach(decided)
       case _ =>
     }
     node.expressions.foreach {
@@ -76,11 +78,14 @@ private[tables] final class Roundings(plan: LogicalPlan) {
 
   private def lookAt(expression: Expression): Unit = {
     expression match {
-      case call: AggregateExpression if call.isDistinct => call.aggregateFunction.children.flatMap(functionOf).headOption.foreach(decided)
-      case window: WindowSpecDefinition => (window.partitionSpec ++ window.orderSpec.map(_.child)).flatMap(functionOf).headOption.foreach(decided)
+      case call: AggregateExpression if call.isDistinct =>
+        call.aggregateFunction.children.flatMap(functionOf).headOption.foreach(decided)
+      case window: WindowSpecDefinition =>
+        (window.partitionSpec ++ window.orderSpec.map(_.child)).flatMap(functionOf).headOption.foreach(decided)
       case wanted: With => for (each <- wanted.defs; function <- functionOf(each.child)) common(each.id) = function
       case higher: HigherOrderFunction =>
-        for (function <- higher.arguments.flatMap(functionOf).headOption; LambdaFunction(_, variables, _) <- higher.functions; variable <- variables)
+        for (function <- higher.arguments.flatMap(functionOf).headOption; LambdaFunction(_, variables, _) <- higher.functions;
+          variable <- variables)
           sums(variable.exprId) = function
       case _ =>
     }
@@ -93,7 +98,8 @@ private[tables] final class Roundings(plan: LogicalPlan) {
 
   /** Whether an expression gives the same of numbers that are equal up to rounding, up to rounding. */
   private def isContinuous(expression: Expression): Boolean = expression match {
-    case cast: Cast => isPlain(cast.child.dataType) && isPlain(cast.dataType) && !(cast.child.dataType == FloatType && cast.dataType == DoubleType)
+    case cast: Cast =>
+      isPlain(cast.child.dataType) && isPlain(cast.dataType) && !(cast.child.dataType == FloatType && cast.dataType == DoubleType)
     case one @ (_: Max | _: Min | _: Greatest | _: Least | _: ArrayMax | _: ArrayMin) => isPlain(one.dataType)
     case by @ (_: MaxBy | _: MinBy) => functionOf(by.children.last).isEmpty
     case made: CreateMap => made.keys.flatMap(functionOf).isEmpty
@@ -101,12 +107,18 @@ private[tables] final class Roundings(plan: LogicalPlan) {
     case _: Rint | _: Signum | _: MapKeys => false
     case _: UnaryMathExpression | _: BinaryMathExpression => true
     case _: Add | _: Subtract | _: Multiply | _: Divide | _: UnaryMinus | _: UnaryPositive | _: Abs => true
-    case _: IsNull | _: IsNotNull | _: IsNaN | _: AtLeastNNonNulls | _: Count | _: NaNvl | _: Coalesce | _: If | _: CaseWhen => true
+    case _: IsNull | _: IsNotNull | _: IsNaN | _: AtLeastNNonNulls | _: Count | _: NaNvl | _: Coalesce | _: If | _: CaseWhen =>
+      true
     case _: First | _: Last | _: AnyValue | _: CollectList | _: Percentile | _: AggregateExpression => true
     case _: WindowExpression | _: WindowSpecDefinition | _: FrameLessOffsetWindowFunction | _: NthValue => true
-    case _: CreateNamedStruct | _: CreateArray | _: GetStructField | _: GetArrayStructFields | _: GetArrayItem | _: GetMapValue | _: ElementAt => true
-    case _: MapValues | _: Size | _: Slice | _: Flatten | _: Reverse | _: Concat | _: ArrayRepeat | _: SortArray | _: ArraysZip => true
-    case _: ArrayTransform | _: ArrayAggregate | _: ArrayFilter | _: ZipWith | _: TransformValues | _: MapFilter | _: LambdaFunction => true
+    case _: CreateNamedStruct | _: CreateArray | _: GetStructField | _: GetArrayStructFields | _: GetArrayItem |
+        _: GetMapValue | _: ElementAt =>
+      true
+    case _: MapValues | _: Size | _: Slice | _: Flatten | _: Reverse | _: Concat | _: ArrayRepeat | _: SortArray | _: ArraysZip =>
+      true
+    case _: ArrayTransform | _: ArrayAggregate | _: ArrayFilter | _: ZipWith | _: TransformValues | _: MapFilter |
+        _: LambdaFunction =>
+      true
     case _: With | _: CommonExpressionDef | _: CommonExpressionRef | _: SubqueryExpression | _: OuterReference => true
     case _: Alias | _: SortOrder | _: Generator => true
     case _ => false
@@ -122,7 +134,9 @@ private[tables] final class Roundings(plan: LogicalPlan) {
     case variable: NamedLambdaVariable => sums.get(variable.exprId)
     case outer: OuterReference => functionOf(outer.e)
     case reference: CommonExpressionRef => common.get(reference.id)
-    case higher: HigherOrderFunction => (higher.arguments ++ higher.functions.collect { case function: LambdaFunction => function.function }).flatMap(functionOf).headOption
+    case higher: HigherOrderFunction => (higher.arguments ++ higher.functions.collect { case function: LambdaFunction =>
+        function.function
+      }).flatMap(functionOf).headOption
     case subquery: SubqueryExpression => subquery.plan.output.flatMap(column => sums.get(column.exprId)).headOption
     case function: AggregateFunction if RowOrder.adds(function) => Some(function.prettyName)
     case one: RuntimeReplaceable => functionOf(one.replacement)

@@ -10,7 +10,8 @@ private[spark] final case class TableVersion(path: String, table: String, versio
 
 private[tables] object TableVersion {
   def fromJson(json: JValue): Option[TableVersion] = Seq("path", "table", "version").map(json \ _) match {
-    case Seq(JString(path), JString(table), JInt(version)) if version.isValidLong && version >= 0 => Some(TableVersion(path, table, version.toLong))
+    case Seq(JString(path), JString(table), JInt(version)) if version.isValidLong && version >= 0 =>
+      Some(TableVersion(path, table, version.toLong))
     case _ => None
   }
 }

@@ -33,7 +33,8 @@ private[tables] final class TableVersionLog(session: SparkSession, path: String)
 
   /** Writes what a batch begins with, and removes what Spark can repeat no more. */
   def begin(batch: Long, clock: Long, tables: Seq[TableVersion]): Unit = {
-    val text = Json.render(JObject("strandline" -> JInt(1), "clock" -> JInt(clock), "tables" -> JArray(tables.map(_.toJson).toList)))
+    val text =
+      Json.render(JObject("strandline" -> JInt(1), "clock" -> JInt(clock), "tables" -> JArray(tables.map(_.toJson).toList)))
     if (!add(batch, text)) {
       purgeAfter(batch - 1) // of another batch of that number
       add(batch, text)

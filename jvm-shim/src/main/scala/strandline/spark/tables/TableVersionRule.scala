@@ -14,9 +14,9 @@ import strandline.spark.sources.TopicIdentity
 /**
  * Decides at which version each table of a plan is read.
  *
- * An execution of a plan reads a channel as it is then, and at one version, in subqueries too. A batch of a query with a strandline
- * source or sink does so with Delta's tables as well, and writes the versions into the checkpoint before it runs. So a repeated
- * batch reads what it read before. What a `foreachBatch` runs is a plan of its own.
+ * An execution of a plan reads a channel as it is then, and at one version, in subqueries too. A batch of a query with a
+ * strandline source or sink does so with Delta's tables as well, and writes the versions into the checkpoint before it runs. So a
+ * repeated batch reads what it read before. What a `foreachBatch` runs is a plan of its own.
  *
  * It is a rule of the optimizer, because there Spark has put cached frames in their places, and has not yet planned the reads.
  */
@@ -58,11 +58,12 @@ private[spark] object TableVersionRule {
     case _ => false
   }
 
-  private def of(tracker: QueryPlanningTracker, make: => ExecutionTables): ExecutionTables = Option(executions.get(tracker)).getOrElse {
-    val made = make
-    executions.put(tracker, made)
-    made
-  }
+  private def of(tracker: QueryPlanningTracker, make: => ExecutionTables): ExecutionTables =
+    Option(executions.get(tracker)).getOrElse {
+      val made = make
+      executions.put(tracker, made)
+      made
+    }
 
   /** Returns the query whose batch is planned, if it has a strandline source or sink. */
   private def batchOf(session: SparkSession, tracker: QueryPlanningTracker): Option[StreamExecution] =
@@ -78,7 +79,8 @@ private[spark] object TableVersionRule {
       case ChannelTable(table) => table
       case DeltaTable(table) => table
     }
-    val log = logs.computeIfAbsent(query, _ => new TableVersionLog(query.sparkSession, new Path(query.resolvedCheckpointRoot, "strandline/tables").toString))
+    val log = logs.computeIfAbsent(query,
+      _ => new TableVersionLog(query.sparkSession, new Path(query.resolvedCheckpointRoot, "strandline/tables").toString))
     val begun = log.begun(batch, clock)
     val tables = new ExecutionTables(begun.map(RepeatedBatch(batch, _, log.file(batch))))
     found.foreach(tables.choose)

@@ -87,13 +87,12 @@ final case class InputFrontiers(all: Antichain, inputs: Map[String, Antichain] =
 object InputFrontiers {
 
   /**
-   * Returns the frontiers of several sources together. Two sources may have inputs of one name. A source that states no inputs may
-   * have one of that name, so it counts as a whole.
+   * Returns the frontiers of several sources together. Two sources may have inputs of one name. A source that states no inputs
+   * may have one of that name, so it counts as a whole.
    */
   def together(sources: Seq[InputFrontiers]): InputFrontiers = InputFrontiers(
     sources.map(_.all).reduce(_ meet _),
     sources.flatMap(_.inputs.keys).distinct.map { name =>
       name -> sources.filter(each => each.inputs.isEmpty || each.inputs.contains(name)).map(_.of(name)).reduce(_ meet _)
-    }.toMap
-  )
+    }.toMap)
 }

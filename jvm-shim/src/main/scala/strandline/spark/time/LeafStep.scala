@@ -95,7 +95,9 @@ final class LeafStepMap(domain: TimeDomain, path: Seq[String], step: LeafStep) e
       val (from, until) = composite.range(i)
       val (place, scalar, resets) = locate(composite.coordinates(i)._2, rest, at + from)
       (place, scalar, if (composite.isInstanceOf[Lex]) (at + until, at + composite.width) +: resets else resets)
-    case _ => throw Errors.domainMismatch(s"A path summary changes ${if (path.isEmpty) "a scalar time" else path.mkString(".")}, which times of $domain do not have.")
+    case _ => throw Errors.domainMismatch(
+        s"A path summary changes ${if (path.isEmpty) "a scalar time" else path.mkString(".")}, which times of $domain do not " +
+          "have.")
   }
 
   override def apply(time: Array[Long]): Option[Array[Long]] =
@@ -123,7 +125,8 @@ final class LeafStepMap(domain: TimeDomain, path: Seq[String], step: LeafStep) e
           val rest = lex.minimum.drop(until)
           if (images.nonEmpty) images.map(before ++ _ ++ rest)
           else // no time with these leading coordinates has an image, so the least image of the next ones decides
-            for (next <- Lex(lex.coordinates.take(i)).successors(before); image <- least(part, path.tail, part.minimum)) yield next ++ image ++ rest
+            for (next <- Lex(lex.coordinates.take(i)).successors(before); image <- least(part, path.tail, part.minimum))
+              yield next ++ image ++ rest
       }
   }
 }

@@ -119,7 +119,8 @@ final case class InputStep(name: String) extends Step {
 final case class LeastStep(paths: Seq[Summary], together: Option[Summary] = None) extends Step {
   override def results(frontier: Antichain): Antichain = LeastStep.meet(paths.map(_.results(frontier)))
 
-  override def toJson: JValue = JObject(("least" -> JArray(paths.map(_.toJson).toList)) :: together.map(summary => "together" -> summary.toJson).toList)
+  override def toJson: JValue =
+    JObject(("least" -> JArray(paths.map(_.toJson).toList)) :: together.map(summary => "together" -> summary.toJson).toList)
 
   override def toString: String = paths.mkString("the least of [", "] and [", "]")
 }
@@ -127,7 +128,8 @@ final case class LeastStep(paths: Seq[Summary], together: Option[Summary] = None
 object LeastStep {
 
   private[time] def meet(frontiers: Seq[Antichain]): Antichain = frontiers.reduce { (a, b) =>
-    if (a.domain != b.domain) throw Errors.domainMismatch(s"Two paths meet, but their times are of ${a.domain} and of ${b.domain}.")
+    if (a.domain != b.domain)
+      throw Errors.domainMismatch(s"Two paths meet, but their times are of ${a.domain} and of ${b.domain}.")
     a.meet(b)
   }
 
@@ -152,13 +154,16 @@ object Step {
         case keys if keys == Set("coordinate") => pathOf(named).collect { case Seq(name) => CoordinateStep(name) }
         case keys if keys == Set("coordinates") =>
           named("coordinates") match {
-            case JArray(names) if names.nonEmpty && names.forall(_.isInstanceOf[JString]) => Some(CoordinatesStep(names.collect { case JString(name) => name }))
+            case JArray(names) if names.nonEmpty && names.forall(_.isInstanceOf[JString]) =>
+              Some(CoordinatesStep(names.collect { case JString(name) => name }))
             case _ => None
           }
         case keys if keys == Set("enter") =>
-          Some(named("enter")).collect { case JString(domain) => domain }.flatMap(domain => Try(TimeDomain.parse(domain)).toOption).map(EnterStep(_))
+          Some(named("enter")).collect { case JString(domain) => domain }.flatMap(domain =>
+            Try(TimeDomain.parse(domain)).toOption).map(EnterStep(_))
         case keys if keys - "coordinate" == Set("shift") =>
-          for (path <- pathOf(named); distance <- integer(named("shift")) if distance.abs <= ShiftStep.Most) yield ShiftStep(distance, path)
+          for (path <- pathOf(named); distance <- integer(named("shift")) if distance.abs <= ShiftStep.Most)
+            yield ShiftStep(distance, path)
         case keys if keys - "coordinate" == Set("truncate", "offset") =>
           for {
             path <- pathOf(named)

@@ -45,7 +45,9 @@ final case class TimeColumn(domain: TimeDomain, summary: Summary, windows: Optio
   def frontier(sources: InputFrontiers): Antichain = {
     val derived = summary.results(sources)
     if (derived.domain != domain)
-      throw Errors.domainMismatch(s"A time column has the domain $domain, but its path summary yields ${derived.domain} from its sources' ${sources.domain}.")
+      throw Errors.domainMismatch(
+        s"A time column has the domain $domain, but its path summary yields ${derived.domain} from its sources' " +
+          s"${sources.domain}.")
     windows.fold(derived)(w => WindowStep("end", w).results(derived))
   }
 
@@ -79,7 +81,8 @@ object TimeColumn {
     if (attribute.metadata.contains(EventTimeWatermark.delayKey)) of(attribute.metadata) else None
 
   /** Returns the delay of `withWatermark` on a column, in milliseconds; 0 without one. */
-  def delayIn(metadata: Metadata): Long = if (metadata.contains(EventTimeWatermark.delayKey)) metadata.getLong(EventTimeWatermark.delayKey) else 0L
+  def delayIn(metadata: Metadata): Long =
+    if (metadata.contains(EventTimeWatermark.delayKey)) metadata.getLong(EventTimeWatermark.delayKey) else 0L
 
   /** Whether `metadata` has one of these keys. Parses nothing. */
   def isTagged(metadata: Metadata): Boolean = metadata.contains(TimeKey) || metadata.contains(WindowKey)
@@ -92,7 +95,8 @@ object TimeColumn {
   def carry(from: Metadata, metadata: Metadata): Metadata = {
     val builder = new MetadataBuilder().withMetadata(removeFrom(metadata))
     Seq(TimeKey, SummaryKey, WindowKey).filter(from.contains).foreach(key => builder.putString(key, from.getString(key)))
-    if (from.contains(EventTimeWatermark.delayKey)) builder.putLong(EventTimeWatermark.delayKey, from.getLong(EventTimeWatermark.delayKey))
+    if (from.contains(EventTimeWatermark.delayKey))
+      builder.putLong(EventTimeWatermark.delayKey, from.getLong(EventTimeWatermark.delayKey))
     builder.build()
   }
 

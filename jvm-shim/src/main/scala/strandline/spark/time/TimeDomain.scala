@@ -126,8 +126,7 @@ object Scalar {
       signed("int32", IntegerType, 32),
       signed("int64", LongType, 64),
       signed("timestamp", TimestampType, 64),
-      Scalar("uint64", DecimalType(20, 0), BigInt(0), (BigInt(1) << 64) - 1)
-    ).map(s => s.name -> s).toMap
+      Scalar("uint64", DecimalType(20, 0), BigInt(0), (BigInt(1) << 64) - 1)).map(s => s.name -> s).toMap
   }
 
   val timestamp: Scalar = all("timestamp")
@@ -138,7 +137,8 @@ object Scalar {
   /** Returns the form `1970-01-01T00:00:01Z`, also of years below 0 and beyond 9999, which have a sign. */
   private def formatMicros(micros: Long): String = {
     val instant = java.time.Instant.ofEpochSecond(Math.floorDiv(micros, Micros), Math.floorMod(micros, Micros) * 1000)
-    val seconds = java.time.format.DateTimeFormatter.ISO_INSTANT.format(instant.truncatedTo(java.time.temporal.ChronoUnit.SECONDS))
+    val seconds =
+      java.time.format.DateTimeFormatter.ISO_INSTANT.format(instant.truncatedTo(java.time.temporal.ChronoUnit.SECONDS))
     val fraction = instant.getNano / 1000
     if (fraction == 0) seconds else f"${seconds.dropRight(1)}.$fraction%06dZ"
   }
@@ -265,9 +265,11 @@ object TimeDomain {
         } while (peek == ",")
         if (next() != ")") fail("lacks a closing parenthesis")
         val coordinates = parts.result()
-        if (coordinates.map(_._1.toLowerCase(java.util.Locale.ROOT)).distinct.size != coordinates.size) fail("names a coordinate twice")
+        if (coordinates.map(_._1.toLowerCase(java.util.Locale.ROOT)).distinct.size != coordinates.size)
+          fail("names a coordinate twice")
         if (kind == "product") Product(coordinates) else Lex(coordinates)
-      case name => Scalar.all.getOrElse(name, fail(s"has '$name' in place of a scalar domain (${Scalar.all.keys.toSeq.sorted.mkString(", ")})"))
+      case name => Scalar.all.getOrElse(name,
+          fail(s"has '$name' in place of a scalar domain (${Scalar.all.keys.toSeq.sorted.mkString(", ")})"))
     }
     val parsed = domain(MaxDepth)
     if (at != tokens.length) fail(s"continues after its end with '$peek'")

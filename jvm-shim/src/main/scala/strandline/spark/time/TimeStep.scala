@@ -66,7 +66,8 @@ object CoordinateStep {
 /** A step to several coordinates, in their order: any of a product, the first ones of a lexicographic time. */
 final case class CoordinatesStep(names: Seq[String]) extends TimeStep {
   override def on(domain: TimeDomain): TimeMap = {
-    def refuse = throw Errors.domainMismatch(s"A path summary selects the coordinates ${names.mkString(", ")}, which times of $domain do not have in that order.")
+    def refuse = throw Errors.domainMismatch(
+      s"A path summary selects the coordinates ${names.mkString(", ")}, which times of $domain do not have in that order.")
     domain match {
       case composite: Composite =>
         val places = names.map(composite.indexOf)
@@ -87,8 +88,8 @@ final case class CoordinatesStep(names: Seq[String]) extends TimeStep {
 }
 
 /**
- * A step into a loop: a time gets the coordinates of `inner` that it does not have, as in timely's `enter`. They are integers, and begin
- * at 0.
+ * A step into a loop: a time gets the coordinates of `inner` that it does not have, as in timely's `enter`. They are integers,
+ * and begin at 0.
  *
  * `inner` has the domain of the times as its first coordinates, or as its first one alone, also of a nested domain. So the
  * leaves of a time are the first leaves of its image.
@@ -96,7 +97,8 @@ final case class CoordinatesStep(names: Seq[String]) extends TimeStep {
 final case class EnterStep(inner: TimeDomain) extends TimeStep {
   override def on(domain: TimeDomain): TimeMap = EnterStep.starts(domain, inner) match {
     case Some(starts) => new Entry(inner, starts.toArray)
-    case None => throw Errors.domainMismatch(s"A path summary enters $inner, which does not begin with the coordinates of $domain.")
+    case None =>
+      throw Errors.domainMismatch(s"A path summary enters $inner, which does not begin with the coordinates of $domain.")
   }
 
   override def toJson: JValue = JObject("enter" -> JString(inner.toString))

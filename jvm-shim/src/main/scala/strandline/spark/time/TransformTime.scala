@@ -15,7 +15,8 @@ import strandline.spark.errors.Errors
  * returns null if `orNull`.
  */
 final class TimeTransformer(domain: TimeDomain, steps: Seq[TimeStep], orNull: Boolean = false) extends Serializable {
-  private val maps: Array[TimeMap] = steps.scanLeft(Option.empty[TimeMap])((last, step) => Some(step.on(last.fold(domain)(_.target)))).flatten.toArray
+  private val maps: Array[TimeMap] =
+    steps.scanLeft(Option.empty[TimeMap])((last, step) => Some(step.on(last.fold(domain)(_.target)))).flatten.toArray
 
   /** The domain of the resulting times. */
   val target: TimeDomain = maps.lastOption.fold(domain)(_.target)
@@ -48,17 +49,19 @@ final class TimeTransformer(domain: TimeDomain, steps: Seq[TimeStep], orNull: Bo
 }
 
 /**
- * The function `strandline_move(time, domain, steps[, orNull])`: returns the time after the steps of a path summary (JSON, as in a
- * column's metadata). `orNull`: null for a time without an image, as for rows of a loop that do not come round.
+ * The function `strandline_move(time, domain, steps[, orNull])`: returns the time after the steps of a path summary (JSON, as in
+ * a column's metadata). `orNull`: null for a time without an image, as for rows of a loop that do not come round.
  *
- * `pyspark_strandline.advance`, `truncate`, `project` and `enter` use it, also in Spark Connect. The tag rule knows it, so its result is
- * a time with the summary of its argument, followed by the steps. A plan without streams only computes it.
+ * `pyspark_strandline.advance`, `truncate`, `project` and `enter` use it, also in Spark Connect. The tag rule knows it, so its
+ * result is a time with the summary of its argument, followed by the steps. A plan without streams only computes it.
  */
-final case class TransformTime(child: Expression, domain: TimeDomain, steps: Seq[TimeStep], orNull: Boolean = false) extends UnaryExpression {
+final case class TransformTime(child: Expression, domain: TimeDomain, steps: Seq[TimeStep], orNull: Boolean = false)
+    extends UnaryExpression {
   @transient lazy val transformer: TimeTransformer = new TimeTransformer(domain, steps, orNull)
 
   /** Returns the column that results from a column of `domain`. */
-  def from(column: TimeColumn): TimeColumn = column.copy(domain = transformer.target, summary = Summary(column.summary.steps ++ steps))
+  def from(column: TimeColumn): TimeColumn =
+    column.copy(domain = transformer.target, summary = Summary(column.summary.steps ++ steps))
 
   override def dataType: DataType = transformer.target.dataType
   override def nullable: Boolean = true
@@ -77,7 +80,8 @@ final case class TransformTime(child: Expression, domain: TimeDomain, steps: Seq
     val ref = ctx.addReferenceObj("transformer", transformer, classOf[TimeTransformer].getName)
     val (javaType, boxed) = (CodeGenerator.javaType(dataType), CodeGenerator.boxedType(dataType))
     val set =
-      if (!orNull && TransformTime.isLong(child.dataType) && TransformTime.isLong(dataType)) s"${ev.value} = ($javaType) $ref.transformLong((long) ${time.value});"
+      if (!orNull && TransformTime.isLong(child.dataType) && TransformTime.isLong(dataType))
+        s"${ev.value} = ($javaType) $ref.transformLong((long) ${time.value});"
       else {
         val result = ctx.freshName("result")
         s"""$boxed $result = ($boxed) $ref.transform(${time.value});
@@ -108,11 +112,13 @@ object TransformTime {
       val text = steps.toString
       val taken = Summary.parse(text).steps.map {
         case step: TimeStep => step
-        case step => throw Errors.summaryInvalid(text.take(200), s"has the step ${Json.render(step.toJson)}, which does not apply to a row's time")
+        case step => throw Errors.summaryInvalid(text.take(200),
+            s"has the step ${Json.render(step.toJson)}, which does not apply to a row's time")
       }
       TransformTime(time, TimeDomain.parse(domain.toString), taken, orNull)
     case other =>
-      throw Errors.summaryInvalid(s"of $Name", s"has ${other.size} arguments instead of a time, the text of its domain, and the text of the steps")
+      throw Errors.summaryInvalid(s"of $Name",
+        s"has ${other.size} arguments instead of a time, the text of its domain, and the text of the steps")
   }
 
   private def isLong(kind: DataType): Boolean = Seq(ByteType, ShortType, IntegerType, LongType, TimestampType).contains(kind)

@@ -27,7 +27,9 @@ final case class Windows(width: Long, slide: Long, offset: Long) extends WindowK
 
   override def leastStartAfter(time: Long): Option[BigInt] = {
     val first = (leastEndAfter(time) - width).max(Long.MinValue)
-    Some(first + (BigInt(offset) - first).mod(slide)) // a start before the first timestamp cannot appear, so the next start is the least
+    Some(
+      first + (BigInt(offset) - first).mod(
+        slide)) // a start before the first timestamp cannot appear, so the next start is the least
   }
 
   override def toJson: Seq[JField] = Seq("width" -> JInt(width), "slide" -> JInt(slide), "offset" -> JInt(offset))

@@ -30,7 +30,8 @@ class GuardExecSpec extends StreamSpec {
     assert(runAll(read(s).groupBy("time").count()).flatMap(_.rows).isEmpty)
     s.add("[[0,2],[1,0]]", Row(Row(0L, 1L)))
     val message = failure(read(s).groupBy("time").count())
-    assert(message.contains("[STRANDLINE_ROW_BEHIND_FRONTIER]") && message.contains("(epoch=0, iter=1)") && message.contains("(epoch=1, iter=0)"))
+    assert(message.contains("[STRANDLINE_ROW_BEHIND_FRONTIER]") && message.contains("(epoch=0, iter=1)") && message.contains(
+      "(epoch=1, iter=0)"))
   }
 
   test("it works without generated code") {
@@ -102,7 +103,8 @@ class GuardExecSpec extends StreamSpec {
     s.add("[5]").add("[5]", Row(4L))
     val query = read(s).writeStream.format("noop").option("checkpointLocation", tempDir()).start()
     intercept[org.apache.spark.sql.streaming.StreamingQueryException](query.processAllAvailable())
-    val plan = query.asInstanceOf[org.apache.spark.sql.execution.streaming.runtime.StreamingQueryWrapper].streamingQuery.lastExecution.executedPlan
+    val plan = query.asInstanceOf[
+      org.apache.spark.sql.execution.streaming.runtime.StreamingQueryWrapper].streamingQuery.lastExecution.executedPlan
     val guards = plan.collect { case g: GuardExec => g.metrics("numRowsBehindFrontier").value }
     assert(guards == Seq(1L))
   }
@@ -122,8 +124,7 @@ class GuardExecSpec extends StreamSpec {
       """{"strandline":"1","step":%step,"domain":"int64","frontier":[1]}""" -> "protocol version",
       """{"strandline":1,"step":%step,"frontier":[1]}""" -> "no domain",
       """{"strandline":1,"step":%step,"domain":"int64"}""" -> "no frontier",
-      """{"strandline":1,"step":%step,"domain":"int64","frontier":[[1,2]]}""" -> "not of int64"
-    )
+      """{"strandline":1,"step":%step,"domain":"int64","frontier":[[1,2]]}""" -> "not of int64")
     for ((template, why) <- cases) {
       val s = script("int64")
       s.offsetTemplate = Some(template)

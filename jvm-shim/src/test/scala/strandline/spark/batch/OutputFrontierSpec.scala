@@ -14,7 +14,9 @@ class OutputFrontierSpec extends StreamSpec {
   private val hour = 3600L * 1000000
 
   /** The frontiers that were published, without what else the sink gets for loops. */
-  private def outputs(batches: Seq[Batch]): Seq[JValue] = batches.map(whole).map(_.removeField { case (name, _) => Set("summary", "reads", "positions", "checkpoint", "otherSources", "running", "state")(name) })
+  private def outputs(batches: Seq[Batch]): Seq[JValue] = batches.map(whole).map(_.removeField { case (name, _) =>
+    Set("summary", "reads", "positions", "checkpoint", "otherSources", "running", "state")(name)
+  })
 
   override protected def asksTasks: Boolean = true
 
@@ -31,15 +33,15 @@ class OutputFrontierSpec extends StreamSpec {
     assert(
       outputs(runAll(read(s).where(col("k") > 5))) == Seq(
         json(s"""{"domain":"product(epoch int64, iter int64)","start":[$least],"end":[[0,1],[1,0]]}"""),
-        json("""{"domain":"product(epoch int64, iter int64)","start":[[0,1],[1,0]],"end":[]}""")
-      )
-    )
+        json("""{"domain":"product(epoch int64, iter int64)","start":[[0,1],[1,0]],"end":[]}""")))
   }
 
   test("the sink learns which channels the query reads, and how its times have moved") {
     val s = script("product(epoch int64, iter int64)")
     s.add("[[0,1]]", Row(Row(0L, 0L)))
-    val output = whole(runAll(read(s).select(expr("""strandline_move(time, 'product(epoch int64, iter int64)', '[{"shift":1,"coordinate":"iter"}]')""").as("time"))).head)
+    val output = whole(runAll(read(s).select(
+          expr("""strandline_move(time, 'product(epoch int64, iter int64)', '[{"shift":1,"coordinate":"iter"}]')""").as(
+            "time"))).head)
     assert(output \ "summary" == json("""[{"shift":1,"coordinate":"iter"}]"""))
     assert(output \ "reads" == JArray(List(JString(s.name))))
     assert(output \ "feedback" == JNothing)
@@ -47,20 +49,23 @@ class OutputFrontierSpec extends StreamSpec {
 
   test("the sink learns how far the query has read each channel") {
     val s = script("int64")
-    s.offsetTemplate = Some("""{"strandline":1,"channel":"c1","commit":4,"file":2,"domain":"int64","step":%step,"frontier":%frontier}""")
+    s.offsetTemplate =
+      Some("""{"strandline":1,"channel":"c1","commit":4,"file":2,"domain":"int64","step":%step,"frontier":%frontier}""")
     s.add("[3]", Row(1L))
     assert(whole(runAll(read(s)).head) \ "positions" == json("""[{"table":"c1","commit":4,"file":2,"domain":"int64"}]"""))
     val several = script("int64")
     several.offsetTemplate = Some(
-      """{"strandline":1,"domain":"int64","step":%step,"frontier":%frontier,"channels":{"a":{"channel":"c1","commit":4,"file":1,"snapshot":3,"after":"e5","began":{"snapshot":3}},"b":{"channel":"c2"}}}"""
-    )
+      """{"strandline":1,"domain":"int64","step":%step,"frontier":%frontier,"channels":{"a":{"channel":"c1",""" +
+        """"commit":4,"file":1,"snapshot":3,"after":"e5","began":{"snapshot":3}},"b":{"channel":"c2"}}}""")
     several.add("[3]", Row(1L))
-    assert(whole(runAll(read(several)).head) \ "positions" == json("""[{"table":"c1","commit":4,"file":1,"after":"e5","snapshot":3,"began":{"snapshot":3},"domain":"int64"}]"""))
+    assert(whole(runAll(read(several)).head) \ "positions" == json(
+      """[{"table":"c1","commit":4,"file":1,"after":"e5","snapshot":3,"began":{"snapshot":3},"domain":"int64"}]"""))
   }
 
   test("with the first batch the sink learns of sources that are no channels, and which queries run") {
     val s = script("int64")
-    s.offsetTemplate = Some("""{"strandline":1,"channel":"c1","commit":4,"file":%step,"domain":"int64","step":%step,"frontier":%frontier}""")
+    s.offsetTemplate =
+      Some("""{"strandline":1,"channel":"c1","commit":4,"file":%step,"domain":"int64","step":%step,"frontier":%frontier}""")
     s.add("[3]", Row(1L)).add("[4]")
     val other = Script.plain(freshName(), "time" -> LongType)
     other.add("[]", Row(1L))
@@ -126,7 +131,8 @@ class OutputFrontierSpec extends StreamSpec {
     def errorOf(columns: org.apache.spark.sql.Column*) = error(outputs(runAll(read(s).select(columns: _*))).head)
     assert(errorOf(col("k")).contains("No column"))
     assert(errorOf(date_trunc("hour", col("time")).as("time")).contains("No column"))
-    assert(errorOf(window(col("time"), "1 hour").getField("start"), window(col("time"), "1 hour").getField("end")).contains("Several columns"))
+    assert(errorOf(window(col("time"), "1 hour").getField("start"), window(col("time"), "1 hour").getField("end")).contains(
+        "Several columns"))
     assert(errorOf(col("time"), col("time").as("again")).contains("Several columns of the output are times: time, again"))
     val windows = read(s).groupBy(window(col("time"), "1 hour")).count()
     assert(error(outputs(runAll(windows)).head).contains("Column window is a window"))
@@ -151,7 +157,8 @@ class OutputFrontierSpec extends StreamSpec {
   private def seenByJobs(frame: DataFrame): Seq[String] = {
     val seen = new java.util.concurrent.ConcurrentLinkedQueue[String]()
     val listener = new SparkListener {
-      override def onJobStart(job: SparkListenerJobStart): Unit = seen.add(String.valueOf(job.properties.getProperty("strandline.output")))
+      override def onJobStart(job: SparkListenerJobStart): Unit =
+        seen.add(String.valueOf(job.properties.getProperty("strandline.output")))
     }
     spark.sparkContext.addSparkListener(listener)
     try {
@@ -169,10 +176,12 @@ class OutputFrontierSpec extends StreamSpec {
     val table = spark.range(5).withColumnRenamed("id", "k").withColumn("name", lit("x"))
     for {
       adaptive <- Seq("true", "false")
-      shuffled <- Seq[DataFrame => DataFrame](_.repartition(2), _.repartitionByRange(2, col("k")), _.hint("rebalance"), _.join(table.hint("merge"), "k"))
+      shuffled <- Seq[DataFrame => DataFrame](_.repartition(2), _.repartitionByRange(2, col("k")), _.hint("rebalance"),
+        _.join(table.hint("merge"), "k"))
     } withConf("spark.sql.adaptive.enabled" -> adaptive, "spark.sql.autoBroadcastJoinThreshold" -> "-1") {
       val s = script("timestamp", "k" -> LongType)
-      s.add(s"[${start + hour / 2}]", Row(at("2013-01-01T00:40:00Z"), 1L)).add(s"[${start + 2 * hour}]", Row(at("2013-01-01T02:40:00Z"), 1L))
+      s.add(s"[${start + hour / 2}]", Row(at("2013-01-01T00:40:00Z"), 1L)).add(s"[${start + 2 * hour}]",
+        Row(at("2013-01-01T02:40:00Z"), 1L))
       val steps = s"""[{"truncate":$hour,"offset":0}]"""
       val frame = shuffled(read(s)).withColumn("time", expr(s"strandline_move(time, 'timestamp', '$steps')"))
       val least = Summary.parse(steps).results(Antichain.least(Scalar.timestamp)).toJson

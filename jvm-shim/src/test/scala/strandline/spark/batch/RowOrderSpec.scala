@@ -9,13 +9,15 @@ import strandline.spark.StreamSpec
 class RowOrderSpec extends StreamSpec {
   private def counts(frame: DataFrame): Boolean = RowOrder.counts(frame.asInstanceOf[classic.DataFrame].queryExecution.analyzed)
 
-  private lazy val rows = spark.range(9).select(col("id"), col("id").cast("double").as("x"), col("id").cast("decimal(10,2)").as("d"))
+  private lazy val rows =
+    spark.range(9).select(col("id"), col("id").cast("double").as("x"), col("id").cast("decimal(10,2)").as("d"))
   private def by = rows.groupBy(col("id") % 2)
 
   test("rows for themselves, and exact aggregates") {
     assert(!counts(rows.select(col("x") * 2 + sin(col("x")), expr("aggregate(array(x), 0D, (a, b) -> a + b)"))))
     assert(!counts(rows.join(rows.withColumnRenamed("x", "y"), "id").where("x < y").dropDuplicates("id")))
-    assert(!counts(by.agg(count("x"), min("x"), max("x"), sum("id"), sum("d"), avg("d"), first("x"), max_by(col("x"), col("id")))))
+    assert(!counts(by.agg(count("x"), min("x"), max("x"), sum("id"), sum("d"), avg("d"), first("x"),
+          max_by(col("x"), col("id")))))
     assert(!counts(rows.withColumn("n", udf((x: Double) => x + 1).apply(col("x")))))
     assert(!counts(rows.withColumn("n", expr("row_number() OVER (ORDER BY x)"))))
   }

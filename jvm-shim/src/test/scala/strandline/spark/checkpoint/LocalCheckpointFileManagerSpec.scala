@@ -11,7 +11,9 @@ import scala.util.Try
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileAlreadyExistsException, LocalFileSystem, Path, RawLocalFileSystem}
-import org.apache.spark.sql.execution.streaming.checkpointing.{CheckpointFileManager, FileContextBasedCheckpointFileManager, FileSystemBasedCheckpointFileManager}
+import org.apache.spark.sql.execution.streaming.checkpointing.{
+  CheckpointFileManager, FileContextBasedCheckpointFileManager, FileSystemBasedCheckpointFileManager
+}
 import org.scalatest.funsuite.AnyFunSuite
 
 /** A file system of another scheme than `file`, over local files. */
@@ -32,7 +34,8 @@ class LocalCheckpointFileManagerSpec extends AnyFunSuite {
     made
   }
 
-  private def manager(at: NioPath, settings: (String, String)*) = new LocalCheckpointFileManager(new Path(at.toUri), hadoop(settings: _*))
+  private def manager(at: NioPath, settings: (String, String)*) =
+    new LocalCheckpointFileManager(new Path(at.toUri), hadoop(settings: _*))
   private def write(files: CheckpointFileManager, at: NioPath, text: String, overwrite: Boolean = false): Unit = {
     val out = files.createAtomic(new Path(at.toUri), overwrite)
     out.write(text.getBytes(UTF_8))
@@ -93,7 +96,8 @@ class LocalCheckpointFileManagerSpec extends AnyFunSuite {
     val at = place()
     val others = Seq(
       new FileSystemBasedCheckpointFileManager(new Path(at.toUri), hadoop()),
-      new FileContextBasedCheckpointFileManager(new Path(at.toUri), hadoop("fs.AbstractFileSystem.file.impl" -> "org.apache.hadoop.fs.local.LocalFs")))
+      new FileContextBasedCheckpointFileManager(new Path(at.toUri),
+        hadoop("fs.AbstractFileSystem.file.impl" -> "org.apache.hadoop.fs.local.LocalFs")))
     val ours = manager(at)
     ours.mkdirs(new Path(at.toUri))
     for ((other, i) <- others.zipWithIndex) {

@@ -16,20 +16,21 @@ class SparkReferencesSpec extends StreamSpec {
   private val store = "org.apache.spark.sql.execution.streaming.state.ReadStateStore"
 
   /** Returns a loader of Spark's classes. It changes the `named` ones by `changed`, or hides them. */
-  private def loader(named: String => Boolean)(changed: ClassWriter => Option[ClassVisitor]): ClassLoader = new ClassLoader(getClass.getClassLoader) {
-    override def loadClass(name: String, resolve: Boolean): Class[_] =
-      if (!named(name)) super.loadClass(name, resolve)
-      else
-        Option(findLoadedClass(name)).getOrElse {
-          val writer = new ClassWriter(0)
-          val visitor = changed(writer).getOrElse(throw new ClassNotFoundException(name))
-          val in = getParent.getResourceAsStream(name.replace('.', '/') + ".class")
-          try new ClassReader(in).accept(visitor, 0)
-          finally in.close()
-          val bytes = writer.toByteArray
-          defineClass(name, bytes, 0, bytes.length)
-        }
-  }
+  private def loader(named: String => Boolean)(changed: ClassWriter => Option[ClassVisitor]): ClassLoader =
+    new ClassLoader(getClass.getClassLoader) {
+      override def loadClass(name: String, resolve: Boolean): Class[_] =
+        if (!named(name)) super.loadClass(name, resolve)
+        else
+          Option(findLoadedClass(name)).getOrElse {
+            val writer = new ClassWriter(0)
+            val visitor = changed(writer).getOrElse(throw new ClassNotFoundException(name))
+            val in = getParent.getResourceAsStream(name.replace('.', '/') + ".class")
+            try new ClassReader(in).accept(visitor, 0)
+            finally in.close()
+            val bytes = writer.toByteArray
+            defineClass(name, bytes, 0, bytes.length)
+          }
+    }
 
   test("the Spark that the extension was built for lacks nothing") {
     val begun = System.nanoTime
@@ -46,7 +47,8 @@ class SparkReferencesSpec extends StreamSpec {
   test("a missing method and a missing field are named") {
     val without = loader(_ == store) { writer =>
       Some(new ClassVisitor(Opcodes.ASM9, writer) {
-        override def visitMethod(access: Int, name: String, descriptor: String, signature: String, exceptions: Array[String]): MethodVisitor =
+        override def visitMethod(
+            access: Int, name: String, descriptor: String, signature: String, exceptions: Array[String]): MethodVisitor =
           if (name == "prefixScan") null else super.visitMethod(access, name, descriptor, signature, exceptions)
       })
     }

@@ -9,15 +9,16 @@ import strandline.spark.StreamSpec
 class FrontierAggregationSpec extends StreamSpec {
   private val hour = 3600L * 1000000
 
-  test("a bare integer time is emitted in the batch whose frontier passes it, and a frontier that moves without rows makes a batch") {
+  test(
+    "a bare integer time is emitted in the batch whose frontier passes it, and a frontier that moves without rows makes a " +
+      "batch") {
     val s = script("int64", "k" -> StringType)
     s.add("[0]", Row(1L, "a"), Row(2L, "a"), Row(1L, "b"))
       .add("[2]", Row(2L, "a"))
       .add("[3]")
     assert(
       emitted(read(s).groupBy("time", "k").count()) ==
-        Seq(Set(), Set(Row(1L, "a", 1L), Row(1L, "b", 1L)), Set(Row(2L, "a", 2L)))
-    )
+        Seq(Set(), Set(Row(1L, "a", 1L), Row(1L, "b", 1L)), Set(Row(2L, "a", 2L))))
   }
 
   test("a timestamp is open while it equals the frontier") {
@@ -48,8 +49,7 @@ class FrontierAggregationSpec extends StreamSpec {
       .add("[]")
     assert(
       emitted(read(s).groupBy("time").count().select("time")) ==
-        Seq(Set(row(0, 0), row(0, 1)), Set(row(0, 2), row(1, 0)), Set(), Set(row(1, 5)))
-    )
+        Seq(Set(row(0, 0), row(0, 1)), Set(row(0, 2), row(1, 0)), Set(), Set(row(1, 5))))
   }
 
   test("a time of three coordinates, of a lexicographic order, and of a nesting of both") {
@@ -57,33 +57,31 @@ class FrontierAggregationSpec extends StreamSpec {
     cube.add("[[0,1,1],[1,0,0]]", Row(Row(0L, 0L, 9L)), Row(Row(0L, 1L, 1L)), Row(Row(1L, 0L, 0L))).add("[]")
     assert(
       emitted(read(cube).groupBy("time").count().select("time")) ==
-        Seq(Set(Row(Row(0L, 0L, 9L))), Set(Row(Row(0L, 1L, 1L)), Row(Row(1L, 0L, 0L))))
-    )
+        Seq(Set(Row(Row(0L, 0L, 9L))), Set(Row(Row(0L, 1L, 1L)), Row(Row(1L, 0L, 0L)))))
     val lex = script("lex(tick int64, iter int64)")
     lex.add("[[1,4]]", Row(Row(0L, 99L)), Row(Row(1L, 3L)), Row(Row(1L, 4L)), Row(Row(2L, 0L))).add("[[2,1]]")
     assert(
       emitted(read(lex).groupBy("time").count().select("time")) ==
-        Seq(Set(Row(Row(0L, 99L)), Row(Row(1L, 3L))), Set(Row(Row(1L, 4L)), Row(Row(2L, 0L))))
-    )
+        Seq(Set(Row(Row(0L, 99L)), Row(Row(1L, 3L))), Set(Row(Row(1L, 4L)), Row(Row(2L, 0L)))))
     val nested = script("product(event timestamp, loop lex(tick int64, iter int64))")
     def row(text: String, tick: Long, iter: Long) = Row(Row(at(text), Row(tick, iter)))
     val (early, late) = ("2013-01-01T00:00:00Z", "2013-01-02T00:00:00Z")
-    nested.add(s"[[${micros(early)},[1,2]]]", row(early, 1, 1), row(late, 0, 7), row(late, 1, 2)).add(s"[[${micros(late)},[1,3]]]")
+    nested.add(s"[[${micros(early)},[1,2]]]", row(early, 1, 1), row(late, 0, 7), row(late, 1, 2)).add(
+      s"[[${micros(late)},[1,3]]]")
     assert(
       emitted(read(nested).groupBy("time").count().select("time")) ==
-        Seq(Set(row(early, 1, 1), row(late, 0, 7)), Set(row(late, 1, 2)))
-    )
+        Seq(Set(row(early, 1, 1), row(late, 0, 7)), Set(row(late, 1, 2))))
   }
 
   test("a tumbling window closes when its end is at the frontier") {
     val s = script("timestamp")
     val start = micros("2013-01-01T00:00:00Z")
-    s.add(s"[${start + hour - 1}]", Row(at("2013-01-01T00:00:00Z")), Row(at("2013-01-01T00:59:59Z")), Row(at("2013-01-01T01:00:00Z")))
+    s.add(s"[${start + hour - 1}]", Row(at("2013-01-01T00:00:00Z")), Row(at("2013-01-01T00:59:59Z")),
+      Row(at("2013-01-01T01:00:00Z")))
       .add(s"[${start + hour}]")
     assert(
       emitted(read(s).groupBy(window(col("time"), "1 hour")).count().select(col("window.start").as("time"), col("count"))) ==
-        Seq(Set(), Set(Row(at("2013-01-01T00:00:00Z"), 2L)))
-    )
+        Seq(Set(), Set(Row(at("2013-01-01T00:00:00Z"), 2L))))
   }
 
   test("sliding windows with an offset close at their own ends") {
@@ -93,13 +91,11 @@ class FrontierAggregationSpec extends StreamSpec {
     // Windows of 30 minutes start at 5, 25 and 45 past, so only [0:05, 0:35) contains 0:20.
     val windows = read(s).groupBy(window(col("time"), "30 minutes", "20 minutes", "5 minutes")).count()
     assert(
-      emitted(windows.select(col("window.end").as("time"), col("count"))) == Seq(Set(Row(at("2013-01-01T00:35:00Z"), 1L)), Set())
-    )
+      emitted(windows.select(col("window.end").as("time"), col("count"))) == Seq(Set(Row(at("2013-01-01T00:35:00Z"), 1L)), Set()))
     val overlapping = read(s).groupBy(window(col("time"), "1 hour", "20 minutes")).count()
     assert(
       emitted(overlapping.select(col("window.end"))) ==
-        Seq(Set(), Seq("00:40", "01:00", "01:20").map(t => Row(at(s"2013-01-01T$t:00Z"))).toSet)
-    )
+        Seq(Set(), Seq("00:40", "01:00", "01:20").map(t => Row(at(s"2013-01-01T$t:00Z"))).toSet))
   }
 
   test("windows over one coordinate of a product close when no open time is in them, also in a chain") {
@@ -111,13 +107,15 @@ class FrontierAggregationSpec extends StreamSpec {
       .add(s"[[${start + 24 * hour},1]]")
     val hourly = read(s).groupBy("time").agg(sum("n").as("n"))
     val daily = hourly.groupBy(window(col("time.hour"), "1 day")).agg(sum("n").as("n"))
-    assert(emitted(daily.select(col("window.start").as("time"), col("n"))) == Seq(Set(), Set(), Set(Row(at("2013-01-01T00:00:00Z"), 3L))))
+    assert(emitted(daily.select(col("window.start").as("time"), col("n"))) == Seq(Set(), Set(),
+      Set(Row(at("2013-01-01T00:00:00Z"), 3L))))
   }
 
   test("two and three chained aggregations close in the same batch") {
     val s = script("timestamp", "k" -> LongType)
     val start = micros("2013-01-01T00:00:00Z")
-    s.add(s"[${start + hour}]", Row(at("2013-01-01T00:10:00Z"), 1L), Row(at("2013-01-01T00:20:00Z"), 2L), Row(at("2013-01-01T23:10:00Z"), 1L))
+    s.add(s"[${start + hour}]", Row(at("2013-01-01T00:10:00Z"), 1L), Row(at("2013-01-01T00:20:00Z"), 2L),
+      Row(at("2013-01-01T23:10:00Z"), 1L))
       .add(s"[${start + 24 * hour}]", Row(at("2013-01-01T05:10:00Z"), 1L))
     val hourly = read(s).groupBy(window(col("time"), "1 hour"), col("k")).count()
     val perHour = hourly.groupBy("window").agg(sum("count").as("n"))
@@ -125,8 +123,7 @@ class FrontierAggregationSpec extends StreamSpec {
     assert(emitted(perHour.select(col("n"))) == Seq(Set(Row(2L)), Set(Row(1L))))
     assert(
       emitted(daily.select(col("window.start").as("time"), col("n"), col("hours"))) ==
-        Seq(Set(), Set(Row(at("2013-01-01T00:00:00Z"), 4L, 3L)))
-    )
+        Seq(Set(), Set(Row(at("2013-01-01T00:00:00Z"), 4L, 3L))))
     val byWindowTime = hourly.select(window_time(col("window")).as("time"), col("count")).groupBy(window(col("time"), "1 day"))
     assert(emitted(byWindowTime.agg(sum("count"))).map(_.map(_.getLong(1))) == Seq(Set(), Set(4L)))
   }
@@ -147,8 +144,7 @@ class FrontierAggregationSpec extends StreamSpec {
     // The slow source wakes up. Its rows are not late, whatever the other sources stated.
     slow.add("[]", Row(3L))
     assert(
-      emitted(read(slow).union(read(fast)).groupBy("time").count()).flatten.toSet == Set(Row(1L, 1L), Row(3L, 2L), Row(10L, 1L))
-    )
+      emitted(read(slow).union(read(fast)).groupBy("time").count()).flatten.toSet == Set(Row(1L, 1L), Row(3L, 2L), Row(10L, 1L)))
   }
 
   test("update mode emits changed groups and forgets closed ones") {
@@ -200,7 +196,8 @@ class FrontierAggregationSpec extends StreamSpec {
   test("availableNow runs all batches and leaves no closed group in the state") {
     val s = script("int64")
     s.add("[2]", Row(1L), Row(2L)).add("[3]").add("[]", Row(7L))
-    val batches = run(read(s).groupBy("time").count(), trigger = org.apache.spark.sql.streaming.Trigger.AvailableNow())(_.awaitTermination())
+    val batches =
+      run(read(s).groupBy("time").count(), trigger = org.apache.spark.sql.streaming.Trigger.AvailableNow())(_.awaitTermination())
     assert(batches.map(_.rows.toSet) == Seq(Set(Row(1L, 1L)), Set(Row(2L, 1L)), Set(Row(7L, 1L))))
   }
 

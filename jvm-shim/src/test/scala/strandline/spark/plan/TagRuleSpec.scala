@@ -49,12 +49,13 @@ class TagRuleSpec extends StreamSpec {
         timestamps.withColumnRenamed("time", "at").where("k > 1"),
         timestamps.select(col("time").as("at")),
         spark.sql("SELECT t.time AS at FROM (SELECT * FROM tagged_stream) t"),
-        timestamps.join(table, "k").select(col("time").as("at"))
-      )) assert(tag(frame, "at").contains(TimeColumn(Scalar.timestamp, Summary.identity)))
+        timestamps.join(table, "k").select(col("time").as("at"))))
+      assert(tag(frame, "at").contains(TimeColumn(Scalar.timestamp, Summary.identity)))
   }
 
   test("an expression other than a window or its bounds loses the tag") {
-    for (e <- Seq(date_trunc("hour", col("time")), col("time") + expr("interval 1 hour"), max(col("time")), col("time").cast("string"), coalesce(col("time"), current_timestamp()))) {
+    for (e <- Seq(date_trunc("hour", col("time")), col("time") + expr("interval 1 hour"), max(col("time")),
+        col("time").cast("string"), coalesce(col("time"), current_timestamp()))) {
       val frame = timestamps.select(e.as("at"))
       assert(tag(frame, "at").isEmpty && !frame.schema("at").metadata.contains(EventTimeWatermark.delayKey), e)
     }
@@ -64,7 +65,8 @@ class TagRuleSpec extends StreamSpec {
 
   test("windows are recognised in the expressions of Spark's analyser") {
     val tumbling = timestamps.groupBy(window(col("time"), "10 seconds")).count()
-    assert(tag(tumbling, "window").contains(TimeColumn(Scalar.timestamp, Summary.identity, Some(Windows(10 * second, 10 * second, 0)))))
+    assert(tag(tumbling, "window").contains(TimeColumn(Scalar.timestamp, Summary.identity,
+          Some(Windows(10 * second, 10 * second, 0)))))
     assert(!tumbling.schema("window").metadata.contains(TimeColumn.TimeKey))
     val sliding = timestamps.groupBy(window(col("time"), "10 seconds", "4 seconds", "1 second")).count()
     assert(tag(sliding, "window").flatMap(_.windows).contains(Windows(10 * second, 4 * second, second)))
@@ -82,9 +84,11 @@ class TagRuleSpec extends StreamSpec {
     val minute = Windows(60 * second, 60 * second, 0)
     for (again <- Seq(window(col("window"), "1 minute"), window(window_time(col("window")), "1 minute"))) {
       val twice = counts.groupBy(again).count().select("window.end")
-      assert(tag(twice, "end").contains(TimeColumn(Scalar.timestamp, Summary(Seq(WindowStep("time", w), WindowStep("end", minute))))))
+      assert(tag(twice, "end").contains(TimeColumn(Scalar.timestamp,
+            Summary(Seq(WindowStep("time", w), WindowStep("end", minute))))))
     }
-    assert(bounds.schema("start").metadata.getString("strandline.summary") == """[{"window":"start","width":10000000,"slide":10000000,"offset":0}]""")
+    assert(bounds.schema("start").metadata.getString(
+      "strandline.summary") == """[{"window":"start","width":10000000,"slide":10000000,"offset":0}]""")
   }
 
   test("a plan that is analysed at once, as in Spark Connect, gets the same tags") {
@@ -95,8 +99,11 @@ class TagRuleSpec extends StreamSpec {
         UnresolvedDataSource("strandline-scripted", None, CaseInsensitiveMap(Map("script" -> s.name)), isStreaming = true, Nil)
     }).analyzed
     for (width <- Seq("'10 seconds'", "'10 seconds', '5 seconds'")) {
-      val plan = whole(s"SELECT window.start AS time, n FROM (SELECT window, count(*) AS n FROM t GROUP BY window(time, $width)) c")
-      val keys = plan.collect { case a: Aggregate => a.groupingExpressions.collect { case k: Attribute => TimeColumn.of(k).flatMap(_.windows) } }
+      val plan =
+        whole(s"SELECT window.start AS time, n FROM (SELECT window, count(*) AS n FROM t GROUP BY window(time, $width)) c")
+      val keys = plan.collect { case a: Aggregate =>
+        a.groupingExpressions.collect { case k: Attribute => TimeColumn.of(k).flatMap(_.windows) }
+      }
       assert(keys.flatten.flatten.collect { case w: Windows => w.width } == Seq(10 * second))
       assert(plan.output.map(TimeColumn.of(_).map(_.summary.steps.size)) == Seq(Some(1), None))
     }
@@ -115,19 +122,22 @@ class TagRuleSpec extends StreamSpec {
     val starts = counts.select(col("window.start").as("time"))
     val hour = Windows(3600 * second, 3600 * second, 0)
     val both = Summary(Seq(LeastStep(Seq(Summary.identity, Summary(Seq(WindowStep("start", hour)))))))
-    for (union <- Seq(timestamps.select("time").union(starts), timestamps.select("time").union(starts).union(starts).union(timestamps.select("time"))))
+    for (union <- Seq(timestamps.select("time").union(starts),
+        timestamps.select("time").union(starts).union(starts).union(timestamps.select("time"))))
       assert(tag(union, "time").contains(TimeColumn(Scalar.timestamp, both)))
     assert(tag(timestamps.union(timestamps), "time").contains(TimeColumn(Scalar.timestamp, Summary.identity)))
     val plain = read(Script.plain(freshName(), "time" -> TimestampType))
     val days = timestamps.groupBy(window(col("time"), "1 day")).count()
-    for ((first, other) <- Seq((timestamps.select("time"), plain), (counts, days), (read(script("product(a int64)")), read(script("lex(a int64)")))))
+    for ((first, other) <-
+        Seq((timestamps.select("time"), plain), (counts, days), (read(script("product(a int64)")), read(script("lex(a int64)")))))
       assert(intercept[StrandlineException](first.union(other)).getCondition == "STRANDLINE_UNION_MISMATCH")
     assert(tag(plain.union(timestamps.select("time")), "time").isEmpty)
   }
 
   test("a time column of another type than its domain's is refused") {
     val tagged = new MetadataBuilder().putString("strandline.time", "product(a int64, b int64)").build()
-    val s = Script.register(new Script(freshName(), StructType(Seq(StructField("time", LongType, nullable = true, tagged))), None))
+    val s =
+      Script.register(new Script(freshName(), StructType(Seq(StructField("time", LongType, nullable = true, tagged))), None))
     s.states = true
     assert(intercept[StrandlineException](read(s)).getCondition == "STRANDLINE_TIME_TYPE_MISMATCH")
   }
@@ -139,7 +149,8 @@ class TagRuleSpec extends StreamSpec {
 
   test("a tag inside a struct does not count, whatever happened to the struct") {
     val s = timestamps
-    val latest = s.groupBy(window(col("time"), "1 hour"), col("k")).agg(max(struct("time", "k")).as("m"), collect_list(struct("time", "k")).as("all"))
+    val latest = s.groupBy(window(col("time"), "1 hour"), col("k")).agg(max(struct("time", "k")).as("m"),
+      collect_list(struct("time", "k")).as("all"))
     val schema = s.schema
     for (frame <- Seq(
         latest.select("m.time"),
@@ -150,8 +161,8 @@ class TagRuleSpec extends StreamSpec {
         s.select(struct("time", "k").as("s")).select("s.time"),
         s.select(struct("time", "k").as("s")).select(col("s.time").as("a").as("time")),
         s.select(from_json(lit("{}"), schema).as("parsed")).select("parsed.time"),
-        s.select(col("time").as("time", org.apache.spark.sql.types.Metadata.empty))
-      )) assert(tag(frame, "time").isEmpty && !frame.schema("time").metadata.contains(EventTimeWatermark.delayKey), analyzed(frame))
+        s.select(col("time").as("time", org.apache.spark.sql.types.Metadata.empty))))
+      assert(tag(frame, "time").isEmpty && !frame.schema("time").metadata.contains(EventTimeWatermark.delayKey), analyzed(frame))
     // An alias of an alias is still the same column.
     assert(tag(s.select(col("time").as("a").as("b")), "b").contains(TimeColumn(Scalar.timestamp, Summary.identity)))
   }
@@ -166,11 +177,14 @@ class TagRuleSpec extends StreamSpec {
     // frontier.
     val latest = read(s).groupBy(window(col("time"), "1 hour"), col("k")).agg(max(struct("time", "k")).as("m"))
       .select(col("window.end").as("end"), col("k"), col("m"))
-    val joined = latest.as("l").join(read(later).as("r"), expr("l.end = r.time AND l.k = r.k")).select(col("m.time").as("first"), col("r.time"))
+    val joined = latest.as("l").join(read(later).as("r"), expr("l.end = r.time AND l.k = r.k")).select(col("m.time").as("first"),
+      col("r.time"))
     assert(runAll(joined).flatMap(_.rows) == Seq(Row(hour(1, 5), hour(2, 0))))
   }
 
-  test("rollup and cube have groups that no time closes, so their time has no tag; grouping sets that all contain the time keep it") {
+  test(
+    "rollup and cube have groups that no time closes, so their time has no tag; grouping sets that all contain the time " +
+      "keep it") {
     val s = timestamps
     assert(tag(s.rollup("time", "k").count(), "time").isEmpty)
     assert(tag(s.cube(window(col("time"), "1 hour"), col("k")).count(), "window").isEmpty)
@@ -179,7 +193,8 @@ class TagRuleSpec extends StreamSpec {
     val sets = spark.sql("SELECT time, k, count(*) AS n FROM grouped_stream GROUP BY GROUPING SETS ((time, k), (time))")
     assert(tag(sets, "time").contains(TimeColumn(Scalar.timestamp, Summary.identity)))
     assert(tag(spark.sql("SELECT time, k, count(*) AS n FROM grouped_stream GROUP BY time, ROLLUP(k)"), "time").isDefined)
-    assert(intercept[AnalysisException](runAll(s.rollup("time", "k").count())).getMessage.contains("STRANDLINE_AGGREGATION_WITHOUT_TIME"))
+    assert(intercept[AnalysisException](runAll(s.rollup("time", "k").count())).getMessage.contains(
+        "STRANDLINE_AGGREGATION_WITHOUT_TIME"))
   }
 
   test("rollup over a time counts every group in update and complete mode") {
@@ -210,20 +225,23 @@ class TagRuleSpec extends StreamSpec {
     for (frame <- Seq[() => DataFrame](
         () => timestamps.select(lit(1L).as("n")).union(other.select(lit(2L).as("n"))),
         () => other.dropDuplicates("other").select(lit(1L).as("n")).union(timestamps.select(col("k").as("n"))),
-        () => timestamps.join(other, expr("k = 1"))
-      )) assert(intercept[StrandlineException](frame()).getCondition == "STRANDLINE_WATERMARK_UNSUPPORTED")
+        () => timestamps.join(other, expr("k = 1"))))
+      assert(intercept[StrandlineException](frame()).getCondition == "STRANDLINE_WATERMARK_UNSUPPORTED")
   }
 
   test("a row that waits for one time has no other time, unless it was derived from that one") {
     val (a, b) = (timestamps, timestamps)
-    def both(key: String) = a.withColumn("w", window(col("time"), "1 hour")).as("a").join(b.withColumn("w", window(col("time"), "1 hour")).as("b"), expr(key))
+    def both(key: String) =
+      a.withColumn("w", window(col("time"), "1 hour")).as("a").join(b.withColumn("w", window(col("time"), "1 hour")).as("b"),
+        expr(key))
     val byWindow = both("a.w = b.w AND a.k = b.k")
     assert(tag(byWindow.select("a.time"), "time").isEmpty && tag(byWindow.select("b.time"), "time").isEmpty)
     assert(tag(byWindow.select("a.w"), "w").isDefined && tag(byWindow.select("b.w.start"), "start").isDefined)
     val byTime = both("a.time = b.time AND a.k = b.k")
     for (column <- Seq("a.time", "b.time", "a.w", "b.w")) assert(tag(byTime.select(col(column).as("c")), "c").isDefined, column)
     // Still the same time after a renaming, or out of a sliding window.
-    val renamed = a.select(col("time").as("t"), col("k")).select(col("t"), window(col("t"), "10 seconds", "5 seconds").as("w"), col("k"))
+    val renamed =
+      a.select(col("time").as("t"), col("k")).select(col("t"), window(col("t"), "10 seconds", "5 seconds").as("w"), col("k"))
     val sliding = renamed.as("a").join(b.as("b"), expr("a.t = b.time")).select("a.w")
     assert(tag(sliding, "w").isDefined)
     // Two unrelated times of one row.
@@ -243,24 +261,30 @@ class TagRuleSpec extends StreamSpec {
         s.select("time").union(moved) -> "time",
         moved -> "time",
         s.groupBy(window(col("time"), "1 hour")).count().select(window_time(col("window")).as("t")) -> "t",
-        s.as("l").join(timestamps.as("r"), expr("l.time BETWEEN r.time AND r.time + INTERVAL 1 HOUR")).select("l.time") -> "time"
-      )) assert(delay(frame, column) == 600000, analyzed(frame))
+        s.as("l").join(timestamps.as("r"), expr("l.time BETWEEN r.time AND r.time + INTERVAL 1 HOUR")).select(
+          "l.time") -> "time")) assert(delay(frame, column) == 600000, analyzed(frame))
   }
 
   test("a common table expression keeps its times") {
     timestamps.createOrReplaceTempView("cte_stream")
-    val frame = spark.sql("WITH x AS (SELECT time AS at, k FROM cte_stream WHERE k > 0), y AS (SELECT * FROM x) SELECT at, window(at, '1 hour') AS w, count(*) AS n FROM y GROUP BY at, window(at, '1 hour')")
-    assert(tag(frame, "at").contains(TimeColumn(Scalar.timestamp, Summary.identity)) && tag(frame, "w").isDefined, analyzed(frame))
-    val twice = spark.sql("WITH x AS (SELECT time AS at, k FROM cte_stream) SELECT a.at FROM x a JOIN x b ON a.at = b.at AND a.k = b.k")
+    val frame = spark.sql(
+      "WITH x AS (SELECT time AS at, k FROM cte_stream WHERE k > 0), y AS (SELECT * FROM x) SELECT at, window(at, '1 hour') " +
+        "AS w, count(*) AS n FROM y GROUP BY at, window(at, '1 hour')")
+    assert(tag(frame, "at").contains(TimeColumn(Scalar.timestamp, Summary.identity)) && tag(frame, "w").isDefined,
+      analyzed(frame))
+    val twice =
+      spark.sql("WITH x AS (SELECT time AS at, k FROM cte_stream) SELECT a.at FROM x a JOIN x b ON a.at = b.at AND a.k = b.k")
     assert(tag(twice, "at").contains(TimeColumn(Scalar.timestamp, Summary.identity)), analyzed(twice))
   }
 
   test("a lateral subquery yields no times, and a view stored as SQL yields the times of its query as analysed now") {
     val s = timestamps
     s.select(from_json(lit("{}"), s.schema).as("j"), col("time"), col("k")).createOrReplaceTempView("lateral_stream")
-    val lateral = spark.sql("SELECT l.time AS a, s.time AS b, s.k FROM (SELECT * FROM lateral_stream) s, LATERAL (SELECT j.time) l")
+    val lateral =
+      spark.sql("SELECT l.time AS a, s.time AS b, s.k FROM (SELECT * FROM lateral_stream) s, LATERAL (SELECT j.time) l")
     assert(tag(lateral, "a").isEmpty && tag(lateral, "b").isDefined, analyzed(lateral))
-    assert(intercept[AnalysisException](runAll(lateral.groupBy("a").count())).getMessage.contains("STRANDLINE_AGGREGATION_WITHOUT_TIME"))
+    assert(intercept[AnalysisException](runAll(lateral.groupBy("a").count())).getMessage.contains(
+        "STRANDLINE_AGGREGATION_WITHOUT_TIME"))
 
     s.createOrReplaceTempView("view_below")
     spark.sql("CREATE OR REPLACE TEMP VIEW view_above AS SELECT time, k, window(time, '1 hour') AS w FROM view_below")
@@ -276,7 +300,8 @@ class TagRuleSpec extends StreamSpec {
   test("an equality of two columns of one side does not make a join on equal times") {
     val a = timestamps.withColumn("t2", col("time"))
     for (condition <- Seq("a.time = a.t2", "a.t2 = a.time")) {
-      val joined = a.as("a").join(timestamps.as("b"), expr(s"$condition AND a.k = b.k AND a.time BETWEEN b.time - INTERVAL 1 HOUR AND b.time")).select("a.time")
+      val joined = a.as("a").join(timestamps.as("b"),
+        expr(s"$condition AND a.k = b.k AND a.time BETWEEN b.time - INTERVAL 1 HOUR AND b.time")).select("a.time")
       assert(tag(joined, "time").map(_.summary).contains(Summary(Seq(ShiftStep(-3600 * second)))), condition)
     }
   }
@@ -293,7 +318,8 @@ class TagRuleSpec extends StreamSpec {
     a.add(s"[${micros("2013-01-01T01:30:00Z")}]", Row(hour(1, 5), 1L)).add(s"[${micros("2013-01-01T03:00:00Z")}]")
     b.add(s"[${micros("2013-01-01T01:30:00Z")}]").add(s"[${micros("2013-01-01T03:00:00Z")}]", Row(hour(1, 40), 1L))
     def windowed(s: Script) = read(s).withColumn("w", window(col("time"), "1 hour"))
-    val joined = windowed(a).as("a").join(windowed(b).as("b"), expr("a.w = b.w AND a.k = b.k")).select(col("a.k"), col("a.w.start").as("start"))
+    val joined = windowed(a).as("a").join(windowed(b).as("b"), expr("a.w = b.w AND a.k = b.k")).select(col("a.k"),
+      col("a.w.start").as("start"))
     assert(runAll(joined).flatMap(_.rows) == Seq(Row(1L, hour(1, 0))))
   }
 }

@@ -40,8 +40,7 @@ class ArbitraryStateSpec extends StreamSpec {
       Set(),
       Set(("b", 2.0, 12.0, 1L)),
       Set(("a", 0.0, 21.0, 3L)),
-      Set(("a", 30.0, 40.0, 1L))
-    ))
+      Set(("a", 30.0, 40.0, 1L))))
   }
 
   test("a row at exactly the end of a session prolongs it, as within one batch") {
@@ -68,7 +67,8 @@ class ArbitraryStateSpec extends StreamSpec {
     val s = script("product(event timestamp, iter int64)", "k" -> StringType)
     def row(sec: Double, iter: Long) = Row(Row(t(sec), iter), "a")
     s.add(s"[[${origin + 10 * second + 1},5],[${origin + 20 * second},0]]", row(0, 0), row(12, 9)).add("[]")
-    val counted = read(s).groupBy(session_window(col("time.event"), "10 seconds").as("s"), col("k")).count().select("s.start", "count")
+    val counted =
+      read(s).groupBy(session_window(col("time.event"), "10 seconds").as("s"), col("k")).count().select("s.start", "count")
     assert(runAll(counted).map(_.rows.map(r => (seconds(r, 0), r.getLong(1)))) == Seq(Seq((0.0, 1L)), Seq((12.0, 1L))))
   }
 
@@ -91,12 +91,14 @@ class ArbitraryStateSpec extends StreamSpec {
       query.processAllAvailable()
       kept = query.recentProgress.toSeq.filter(_.stateOperators.nonEmpty).map(_.stateOperators.head.numRowsTotal)
     }
-    assert(batches.map(_.rows.map(r => (seconds(r, 0), r.getString(1)))) == Seq(Seq((0.0, "a")), Seq((5.0, "b")), Seq(), Seq((11.0, "a")), Seq()))
+    assert(batches.map(_.rows.map(r => (seconds(r, 0), r.getString(1)))) == Seq(Seq((0.0, "a")), Seq((5.0, "b")), Seq(),
+      Seq((11.0, "a")), Seq()))
     assert(kept == Seq(1, 2, 1, 2, 0))
   }
 
   test("a row beyond the delay is no duplicate, wherever batches end") {
-    val rows = Seq(Row(t(0), "a"), Row(t(4), "a"), Row(t(11), "a"), Row(t(12), "b"), Row(t(20), "a"), Row(t(22), "a"), Row(t(22), "b"))
+    val rows =
+      Seq(Row(t(0), "a"), Row(t(4), "a"), Row(t(11), "a"), Row(t(12), "b"), Row(t(20), "a"), Row(t(22), "a"), Row(t(22), "b"))
     val (whole, parted, late) = (keyed(), keyed(), keyed())
     whole.add("[]", rows: _*)
     rows.init.foreach(row => parted.add(f(0), row))
@@ -112,7 +114,8 @@ class ArbitraryStateSpec extends StreamSpec {
 
   test("a key that counts from a later row is remembered from there, over restarts, and forgotten then") {
     val s = keyed()
-    s.add(f(0), Row(t(0), "a"), Row(t(11), "a")).add(f(15), Row(t(15), "a")).add(f(21), Row(t(21), "a")).add(f(22)).add("[]", Row(t(23), "a"))
+    s.add(f(0), Row(t(0), "a"), Row(t(11), "a")).add(f(15), Row(t(15), "a")).add(f(21), Row(t(21), "a")).add(f(22)).add("[]",
+      Row(t(23), "a"))
     var kept = Seq.empty[Long]
     val batches = run(read(s).coalesce(1).withWatermark("time", "10 seconds").dropDuplicatesWithinWatermark("k")) { query =>
       query.processAllAvailable()
@@ -126,7 +129,8 @@ class ArbitraryStateSpec extends StreamSpec {
     val s = keyed()
     s.add(f(5), Row(t(0), "a"), Row(t(1), "b")).add("[]", Row(t(6), "a"), Row(t(7), "c"))
     val frame = read(s).withWatermark("time", "10 seconds").dropDuplicatesWithinWatermark("k").groupBy("time").count()
-    assert(runAll(frame).map(_.rows.map(r => (seconds(r, 0), r.getLong(1))).toSet) == Seq(Set((0.0, 1L), (1.0, 1L)), Set((7.0, 1L))))
+    assert(runAll(frame).map(_.rows.map(r => (seconds(r, 0), r.getLong(1))).toSet) == Seq(Set((0.0, 1L), (1.0, 1L)),
+      Set((7.0, 1L))))
   }
 
   test("dropDuplicatesWithinWatermark needs a timestamp") {
@@ -153,7 +157,8 @@ class ArbitraryStateSpec extends StreamSpec {
         .add(f(11.001))
         .add(f(11.5), Row(t(11.4), "c"))
         .add("[]")
-      val fired = runAll(withTimers(read(s))).map(_.rows.map(r => (r.getString(0), (r.getLong(1) - origin / 1000) / 1000.0)).toSet)
+      val fired =
+        runAll(withTimers(read(s))).map(_.rows.map(r => (r.getString(0), (r.getLong(1) - origin / 1000) / 1000.0)).toSet)
       assert(fired == Seq(Set(), Set(), Set(("a", 11.0)), Set(), Set(("b", 12.0), ("c", 21.4))))
     }
   }
@@ -183,9 +188,10 @@ class ArbitraryStateSpec extends StreamSpec {
     val s = keyed()
     s.add(f(5), Row(t(1), "a"), Row(t(2), "b")).add(f(9), Row(t(6), "a"))
     def counted(timeout: GroupStateTimeout) = read(s).select("k").as[String].groupByKey(identity)
-      .flatMapGroupsWithState[Long, (String, Long)](OutputMode.Append(), timeout) { (k: String, rows: Iterator[String], state: GroupState[Long]) =>
-        state.update(state.getOption.getOrElse(0L) + rows.size)
-        Iterator((k, state.get))
+      .flatMapGroupsWithState[Long, (String, Long)](OutputMode.Append(), timeout) {
+        (k: String, rows: Iterator[String], state: GroupState[Long]) =>
+          state.update(state.getOption.getOrElse(0L) + rows.size)
+          Iterator((k, state.get))
       }.toDF()
     assert(emitted(counted(GroupStateTimeout.NoTimeout)) == Seq(Set(Row("a", 1L), Row("b", 1L)), Set(Row("a", 2L))))
     val frame = read(s).as[(java.sql.Timestamp, String)].groupByKey(_._2)
@@ -202,7 +208,8 @@ final case class Pair(event: java.sql.Timestamp, iter: Long)
 /** Sets a timer ten seconds after each row, and emits a row when it fires. */
 class AlarmProcessor extends StatefulProcessor[String, (java.sql.Timestamp, String), (String, Long, Long)] {
   override def init(outputMode: OutputMode, timeMode: TimeMode): Unit = ()
-  override def handleInputRows(key: String, rows: Iterator[(java.sql.Timestamp, String)], timers: TimerValues): Iterator[(String, Long, Long)] = {
+  override def handleInputRows(
+      key: String, rows: Iterator[(java.sql.Timestamp, String)], timers: TimerValues): Iterator[(String, Long, Long)] = {
     rows.foreach(row => getHandle.registerTimer(row._1.getTime + 10000))
     Iterator.empty
   }
@@ -212,5 +219,6 @@ class AlarmProcessor extends StatefulProcessor[String, (java.sql.Timestamp, Stri
 
 class PairProcessor extends StatefulProcessor[String, (Pair, java.sql.Timestamp, String), String] {
   override def init(outputMode: OutputMode, timeMode: TimeMode): Unit = ()
-  override def handleInputRows(key: String, rows: Iterator[(Pair, java.sql.Timestamp, String)], timers: TimerValues): Iterator[String] = Iterator(key)
+  override def handleInputRows(
+      key: String, rows: Iterator[(Pair, java.sql.Timestamp, String)], timers: TimerValues): Iterator[String] = Iterator(key)
 }

@@ -15,7 +15,8 @@ class BatchBoundariesSpec extends StreamSpec {
 
   private def counted(frame: DataFrame): DataFrame = {
     import spark.implicits._
-    frame.select("time", "k").groupBy("time").as[Long, (Long, Long)].mapGroups((time, rows) => (time, rows.size)).toDF("time", "n")
+    frame.select("time", "k").groupBy("time").as[Long, (Long, Long)].mapGroups((time, rows) => (time, rows.size)).toDF("time",
+      "n")
   }
 
   test("mapGroups is refused, because a group may have rows in several batches") {
@@ -31,7 +32,8 @@ class BatchBoundariesSpec extends StreamSpec {
 
   test("mapGroups over a stream without a frontier is Spark's own") {
     import spark.implicits._
-    val rate = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 2).load().groupByKey(_.getLong(1)).mapGroups((value, rows) => (value, rows.size)).toDF()
+    val rate = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 2).load().groupByKey(_.getLong(1)).mapGroups(
+      (value, rows) => (value, rows.size)).toDF()
     run(rate)(query => while (query.lastProgress == null) Thread.sleep(10))
   }
 }

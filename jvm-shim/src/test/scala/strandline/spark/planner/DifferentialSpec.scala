@@ -54,8 +54,7 @@ class DifferentialSpec extends StreamSpec {
     "int64" -> Integers,
     "product(epoch int64, iter int64)" -> Both(List(Integers, Integers)),
     "product(a int64, b int64, c int64)" -> Both(List(Integers, Integers, Integers)),
-    "product(e int64, loop lex(tick int64, iter int64))" -> Both(List(Integers, First(List(Integers, Integers))))
-  )
+    "product(e int64, loop lex(tick int64, iter int64))" -> Both(List(Integers, First(List(Integers, Integers)))))
 
   private type Frontier = List[Any]
   private case class Step(rows: Seq[(Any, Long)], frontier: Frontier)
@@ -67,8 +66,10 @@ class DifferentialSpec extends StreamSpec {
 
   /** Generates a step that keeps the promise of `from`: its rows are at open times, and its frontier is not behind `from`. */
   private def step(order: Order, r: Random, from: Frontier, last: Boolean): Step = {
-    val rows = if (from.isEmpty) Nil else Seq.fill(r.nextInt(6))(order.random(r, from(r.nextInt(from.size))) -> r.nextInt(2).toLong)
-    val frontier = if (last) Nil else minimal(order, from.flatMap(e => List.fill(r.nextInt(2) + 1)(if (r.nextBoolean()) e else order.random(r, e))))
+    val rows =
+      if (from.isEmpty) Nil else Seq.fill(r.nextInt(6))(order.random(r, from(r.nextInt(from.size))) -> r.nextInt(2).toLong)
+    val frontier = if (last) Nil
+    else minimal(order, from.flatMap(e => List.fill(r.nextInt(2) + 1)(if (r.nextBoolean()) e else order.random(r, e))))
     Step(rows, frontier)
   }
 

@@ -41,8 +41,7 @@ class FrontierRuleSpec extends StreamSpec {
       read(left)
         .as("l")
         .join(read(right).as("r"), expr("l.time = r.time"), how)
-        .select(col("l.time"), col("a"), col("r.time").as("right"), col("b"))
-    )
+        .select(col("l.time"), col("a"), col("r.time").as("right"), col("b")))
     (batches.flatMap(_.rows).toSet, batches)
   }
 
@@ -67,7 +66,8 @@ class FrontierRuleSpec extends StreamSpec {
     left.add(s"[${start + hour}]", Row(at("2013-01-01T00:10:00Z"), 1L))
     right.add(s"[${start + hour}]", Row(at("2013-01-01T00:20:00Z"), 2L), Row(at("2013-01-01T00:30:00Z"), 3L))
     def hourly(s: Script, value: String) = read(s).groupBy(window(col("time"), "1 hour").as("w")).agg(sum(value).as(value))
-    val batches = runAll(hourly(left, "a").join(hourly(right, "b"), "w").groupBy("w").agg(sum(col("a") + col("b")).as("n")).select("n"))
+    val batches =
+      runAll(hourly(left, "a").join(hourly(right, "b"), "w").groupBy("w").agg(sum(col("a") + col("b")).as("n")).select("n"))
     assert(batches.map(_.rows) == Seq(Seq(Row(6L))))
   }
 
@@ -77,8 +77,7 @@ class FrontierRuleSpec extends StreamSpec {
     for (frame <- Seq(
         l.join(r, expr("a = b")),
         l.join(r, expr("a = b AND l.time + r.time > 7")),
-        l.join(read(Script.plain(freshName(), "time" -> LongType).add("", Row(1L))).as("r"), expr("l.time = r.time"))
-      )) {
+        l.join(read(Script.plain(freshName(), "time" -> LongType).add("", Row(1L))).as("r"), expr("l.time = r.time")))) {
       val message = failure(frame)
       assert(message.contains("[STRANDLINE_OPERATOR_UNSUPPORTED]") && message.contains("join"))
     }
@@ -92,9 +91,11 @@ class FrontierRuleSpec extends StreamSpec {
 
   test("a tagged time without a source that states a frontier is refused before a stateful operator") {
     val tagged = new MetadataBuilder().putString("strandline.time", "int64").putLong("spark.watermarkDelayMs", 0).build()
-    val s = Script.register(new Script(freshName(), StructType(Seq(StructField("time", LongType, nullable = true, tagged))), None))
+    val s =
+      Script.register(new Script(freshName(), StructType(Seq(StructField("time", LongType, nullable = true, tagged))), None))
     s.add("", Row(1L))
-    for (frame <- Seq(read(s).groupBy("time").count(), read(s).dropDuplicates("time"), read(s).as("l").join(read(s).as("r"), expr("l.time = r.time"))))
+    for (frame <- Seq(read(s).groupBy("time").count(), read(s).dropDuplicates("time"),
+        read(s).as("l").join(read(s).as("r"), expr("l.time = r.time"))))
       assert(failure(frame).contains("[STRANDLINE_NO_FRONTIER]"))
   }
 }

@@ -42,7 +42,8 @@ class FileSkippingSpec extends AnyFunSuite {
   private def predicate(random: Random, depth: Int): Expression = {
     val (_, leaf) = leaves(random.nextInt(leaves.length))
     def literal = Literal(orNull(random, value(random, leaf.dataType)), leaf.dataType)
-    def sides(make: (Expression, Expression) => Expression) = if (random.nextBoolean()) make(leaf, literal) else make(literal, leaf)
+    def sides(make: (Expression, Expression) => Expression) =
+      if (random.nextBoolean()) make(leaf, literal) else make(literal, leaf)
     random.nextInt(if (depth == 0) 10 else 13) match {
       case 0 => sides(EqualTo(_, _))
       case 1 => sides(EqualNullSafe(_, _))
@@ -53,7 +54,8 @@ class FileSkippingSpec extends AnyFunSuite {
       case 6 => IsNull(leaf)
       case 7 => IsNotNull(leaf)
       case 8 => In(leaf, Seq.fill(random.nextInt(3))(literal))
-      case 9 => if (random.nextBoolean()) InSet(leaf, Seq.fill(2)(literal.value).toSet) else StartsWith(GetStructField(s, 0), Literal(words(random.nextInt(words.length)), StringType))
+      case 9 => if (random.nextBoolean()) InSet(leaf, Seq.fill(2)(literal.value).toSet)
+        else StartsWith(GetStructField(s, 0), Literal(words(random.nextInt(words.length)), StringType))
       case 10 => And(predicate(random, depth - 1), predicate(random, depth - 1))
       case 11 => Or(predicate(random, depth - 1), predicate(random, depth - 1))
       case 12 => Not(predicate(random, depth - 1))
@@ -117,7 +119,8 @@ class FileSkippingSpec extends AnyFunSuite {
   }
 
   test("only columns with bounds are requested") {
-    val condition = And(And(IsNotNull(n), GreaterThan(GetStructField(s, 1), Literal(0L, TimestampType))), Or(LessThan(x, Literal(1.0)), IsNull(s)))
+    val condition = And(And(IsNotNull(n), GreaterThan(GetStructField(s, 1), Literal(0L, TimestampType))),
+      Or(LessThan(x, Literal(1.0)), IsNull(s)))
     assert(NativeScanRule.boundedPaths(condition) == Seq(Seq("n"), Seq("s", "z")))
   }
 }

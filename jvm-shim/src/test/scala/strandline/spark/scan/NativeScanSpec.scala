@@ -22,9 +22,9 @@ class NativeScanSpec extends AnyFunSuite {
 
   test("a file that several tasks share is one file, in the order of the batch") {
     val scan = NativeScan.of(Seq(
-      """{"paths":["a b.parquet","big.parquet"],"sizes":[10,99],"shared":[[1,0,2]],"scan":{"native":true,"root":"/t","ignoreMissingFiles":true,"required":false}}""",
-      """{"paths":["big.parquet","c.parquet"],"sizes":[99,5],"shared":[[0,1,2]]}"""
-    ))
+        """{"paths":["a b.parquet","big.parquet"],"sizes":[10,99],"shared":[[1,0,2]],""" +
+          """"scan":{"native":true,"root":"/t","ignoreMissingFiles":true,"required":false}}""",
+        """{"paths":["big.parquet","c.parquet"],"sizes":[99,5],"shared":[[0,1,2]]}"""))
     assert(scan.map(_.paths) contains Seq("a b.parquet", "big.parquet", "c.parquet"))
     assert(scan.map(_.sizes) contains Seq(10L, 99L, 5L))
     assert(scan.map(s => (s.root, s.refused, s.ignoreMissingFiles, s.required)) contains (("/t", None, true, false)))
@@ -35,8 +35,7 @@ class NativeScanSpec extends AnyFunSuite {
     val odd = Seq(
       """{"paths":[],"sizes":[],"scan":{"native":true}}""",
       """{"paths":["a"],"sizes":[],"scan":{"native":true,"root":"/t"}}""",
-      """{"paths":[null],"sizes":[1],"scan":{"native":true,"root":"/t"}}"""
-    )
+      """{"paths":[null],"sizes":[1],"scan":{"native":true,"root":"/t"}}""")
     assert(odd.forall(text => NativeScan.of(Seq(text)).flatMap(_.refused).isDefined))
     assert(Seq(Nil, Seq("no json"), Seq("""[["a",0,1]]"""), Seq("""{"paths":[],"sizes":[]}""")).forall(NativeScan.of(_).isEmpty))
   }
@@ -56,7 +55,8 @@ class NativeScanSpec extends AnyFunSuite {
   }
 
   test("plain names give the same paths as Hadoop's own way") {
-    val names = Seq("part-5c02a8d56ae3-0f-00000.parquet", "day=2020-01-01/a_b.parquet", "a//b", "a/./b", "a/../b", "x.", "ü", "a+b", "a:b", "%41", "a/")
+    val names = Seq("part-5c02a8d56ae3-0f-00000.parquet", "day=2020-01-01/a_b.parquet", "a//b", "a/./b", "a/../b", "x.", "ü",
+      "a+b", "a:b", "%41", "a/")
     for (root <- Seq("/t", "/t x/%41", "/", "s3a://bucket/t", "s3a://bucket"); name <- names) {
       val directory = root.stripPrefix("s3a://bucket").stripSuffix("/")
       val (scheme, authority) = if (root.startsWith("s3a")) ("s3a", "bucket") else ("file", null)
@@ -77,7 +77,8 @@ class NativeScanSpec extends AnyFunSuite {
   test("bounds of floating-point columns skip nothing, wherever they are in a filter") {
     import StrandlineParquetFormat.isSafe
     assert(isSafe(GreaterThan("n", 1L), schema) && isSafe(EqualTo("s.z", "a"), schema) && isSafe(IsNotNull("x"), schema))
-    assert(!isSafe(GreaterThan("x", 1.0), schema) && !isSafe(In("s.y", Array(1f)), schema) && !isSafe(LessThan("`a.b`", 1f), schema))
+    assert(!isSafe(GreaterThan("x", 1.0), schema) && !isSafe(In("s.y", Array(1f)), schema) && !isSafe(LessThan("`a.b`", 1f),
+      schema))
     assert(!isSafe(And(GreaterThan("n", 1L), Not(LessThan("X", 1.0))), schema))
     assert(!isSafe(GreaterThan("unknown", 1L), schema))
   }

@@ -27,9 +27,7 @@ class StateLayoutSpec extends StreamSpec {
       rocksDb,
       changelog,
       "spark.sql.streaming.stateStore.checkpointFormatVersion" -> "2",
-      "spark.sql.streaming.checkpointFileManagerClass" -> StreamSpec.FileManagers.head
-    )
-  )
+      "spark.sql.streaming.checkpointFileManagerClass" -> StreamSpec.FileManagers.head))
 
   private type Groups = Map[(String, Long), Long]
 
@@ -37,7 +35,9 @@ class StateLayoutSpec extends StreamSpec {
 
   /** Returns what a batch emits in that mode, and the state that it leaves. */
   private def expected(mode: String, before: Groups, rows: Seq[(Long, String, Long)], frontier: Long): (Set[Row], Groups) = {
-    val after = rows.foldLeft(before) { case (groups, (time, k, n)) => groups.updated((k, time), groups.getOrElse((k, time), 0L) + n) }
+    val after = rows.foldLeft(before) { case (groups, (time, k, n)) =>
+      groups.updated((k, time), groups.getOrElse((k, time), 0L) + n)
+    }
     val (closed, open) = after.partition(_._1._2 < frontier)
     def shown(groups: Groups) = groups.map { case ((k, time), n) => Row(k, time, n) }.toSet
     val touched = rows.map { case (time, k, _) => (k, time) }.toSet
@@ -54,15 +54,15 @@ class StateLayoutSpec extends StreamSpec {
     """"numColsPrefixKey":(\d)""".r.findFirstMatchIn(Files.readString(metadata(checkpoint))).get.group(1).toInt
 
   // Each pair of modes with one of the stores.
-  private val pairs = for ((store, i) <- stores.zipWithIndex; (first, j) <- modes.zipWithIndex) yield (store, first, modes((i + j + 1) % modes.size))
+  private val pairs = for ((store, i) <- stores.zipWithIndex; (first, j) <- modes.zipWithIndex)
+    yield (store, first, modes((i + j + 1) % modes.size))
   for (((store, settings), first, then) <- Drawn(pairs, 3))
     test(s"a checkpoint that was begun in $first mode goes on in $then mode: $store") {
       withConf(settings: _*) {
         val batches = Seq(
           Seq((1L, "x", 1L), (2L, "x", 2L), (2L, "y", 3L), (5L, "z", 4L)) -> 2L,
           Seq((2L, "x", 5L), (5L, "z", 6L), (6L, "w", 7L)) -> 3L,
-          Seq((5L, "z", 8L), (9L, "x", 9L)) -> 6L
-        )
+          Seq((5L, "z", 8L), (9L, "x", 9L)) -> 6L)
         val (s, checkpoint) = (script("int64", "k" -> StringType, "n" -> LongType), tempDir())
         var state: Groups = Map.empty
         for (((rows, frontier), mode) <- batches.zip(Seq(first, then, first))) {
@@ -100,18 +100,20 @@ class StateLayoutSpec extends StreamSpec {
 
   /** Returns the files that hold the rows. */
   private def state(checkpoint: String): Set[String] =
-    Files.walk(Paths.get(checkpoint, "state", "0")).iterator.asScala.map(_.toString).filter(_.matches(".*\\.(delta|snapshot|zip|changelog)")).toSet
+    Files.walk(Paths.get(checkpoint, "state", "0")).iterator.asScala.map(_.toString).filter(
+      _.matches(".*\\.(delta|snapshot|zip|changelog)")).toSet
 
-  for (((store, settings), mode) <- Seq(stores.head -> "append") ++ modes.map(stores(1) -> _)) test(s"a state without its metadata stops the query: $store, $mode mode") {
-    withConf(settings: _*) {
-      val told = spoilt(sums, mode) { file =>
-        Files.delete(file)
-        Files.deleteIfExists(file.resolveSibling(".metadata.crc"))
-        ()
+  for (((store, settings), mode) <- Seq(stores.head -> "append") ++ modes.map(stores(1) -> _))
+    test(s"a state without its metadata stops the query: $store, $mode mode") {
+      withConf(settings: _*) {
+        val told = spoilt(sums, mode) { file =>
+          Files.delete(file)
+          Files.deleteIfExists(file.resolveSibling(".metadata.crc"))
+          ()
+        }
+        assert(told.contains("there is no metadata file"), told)
       }
-      assert(told.contains("there is no metadata file"), told)
     }
-  }
 
   test("a state whose metadata cannot be read, or is impossible, stops the query") {
     assert(spoilt(sums)(rewrite(_, "v1\n{")).contains("its metadata file cannot be read"))
@@ -145,7 +147,8 @@ class StateLayoutSpec extends StreamSpec {
       noted(metadata(checkpoint))
       s.add("[3]", Row(2L, "x", 5L))
       val untimed = read(s).select(col("time").as("time", Metadata.empty), col("k"), col("n")).groupBy("time", "k").agg(sum("n"))
-      val told = intercept[org.apache.spark.sql.streaming.StreamingQueryException](runAll(untimed, "update", checkpoint)).getMessage
+      val told =
+        intercept[org.apache.spark.sql.streaming.StreamingQueryException](runAll(untimed, "update", checkpoint)).getMessage
       assert(told.contains("an earlier release has encoded its keys with a prefix,"), told)
     }
     val (s, checkpoint) = (script("int64", "k" -> StringType, "n" -> LongType), tempDir())
@@ -167,7 +170,8 @@ class StateLayoutSpec extends StreamSpec {
     val (s, checkpoint) = (script("int64", "k" -> StringType, "n" -> LongType), tempDir())
     s.add("[2]", Row(1L, "x", 1L), Row(2L, "x", 2L))
     val fails = udf((n: Long) => if (n > 0) throw new IllegalStateException("on purpose") else n)
-    intercept[org.apache.spark.sql.streaming.StreamingQueryException](runAll(sums(s).select(fails(col("sum(n)"))), "complete", checkpoint))
+    intercept[org.apache.spark.sql.streaming.StreamingQueryException](runAll(sums(s).select(fails(col("sum(n)"))), "complete",
+        checkpoint))
     assert(prefix(checkpoint) == 0)
     assert(emitted(sums(s), checkpoint = checkpoint) == Seq(Set(Row("x", 1L, 1L))))
     assert(prefix(checkpoint) == 1)
@@ -178,7 +182,8 @@ class StateLayoutSpec extends StreamSpec {
       val (s, checkpoint) = (script("int64", "k" -> StringType, "n" -> LongType), tempDir())
       s.add("[2]", Row(1L, "x", 1L), Row(2L, "x", 2L))
       val fails = udf((n: Long) => if (n > 0) throw new IllegalStateException("on purpose") else n)
-      intercept[org.apache.spark.sql.streaming.StreamingQueryException](runAll(sums(s).select(fails(col("sum(n)"))), "append", checkpoint))
+      intercept[org.apache.spark.sql.streaming.StreamingQueryException](runAll(sums(s).select(fails(col("sum(n)"))), "append",
+          checkpoint))
       val file = metadata(checkpoint)
       Files.copy(file, file.resolveSibling(".metadata.0f-2.tmp"))
       rewrite(file, Files.readString(file).replace("\"numColsPrefixKey\":1", "\"numColsPrefixKey\":0"))

@@ -19,8 +19,7 @@ class TimedStateSpec extends StreamSpec {
     "HDFS-backed" -> Nil,
     "HDFS-backed, Spark's own" -> Seq("spark.strandline.stateStore.shared" -> "false"),
     "RocksDB" -> Seq(rocksDb),
-    "RocksDB with checkpoint ids" -> Seq(rocksDb, "spark.sql.streaming.stateStore.checkpointFormatVersion" -> "2")
-  )
+    "RocksDB with checkpoint ids" -> Seq(rocksDb, "spark.sql.streaming.stateStore.checkpointFormatVersion" -> "2"))
 
   private def pair(a: Long, b: Long): Row = Row(a, b)
   private def grid(): Script = script("product(a int64, b int64)", "k" -> StringType)
@@ -28,7 +27,8 @@ class TimedStateSpec extends StreamSpec {
   private type Frontier = Seq[(Long, Long)]
 
   /** Plays random rows at open times, with a frontier that moves at random. If it `ends`, the last step closes everything. */
-  private def play(s: Script, random: Random, steps: Int, from: Frontier = Seq((0L, 0L)), ends: Boolean = true): Seq[(Seq[(Long, Long, String)], Frontier)] = {
+  private def play(s: Script, random: Random, steps: Int, from: Frontier = Seq((0L, 0L)), ends: Boolean = true)
+      : Seq[(Seq[(Long, Long, String)], Frontier)] = {
     var frontier = from
     (1 to steps).map { n =>
       val rows = Seq.fill(random.nextInt(5)) {
@@ -40,7 +40,8 @@ class TimedStateSpec extends StreamSpec {
         case Seq((a, b)) if random.nextBoolean() => Seq((a, b + 1), (a + 1, b))
         case other => other
       }
-      s.add(frontier.map { case (a, b) => s"[$a,$b]" }.mkString("[", ",", "]"), rows.map { case (a, b, k) => Row(pair(a, b), k) }: _*)
+      s.add(frontier.map { case (a, b) => s"[$a,$b]" }.mkString("[", ",", "]"),
+        rows.map { case (a, b, k) => Row(pair(a, b), k) }: _*)
       rows -> frontier
     }
   }
@@ -64,8 +65,7 @@ class TimedStateSpec extends StreamSpec {
         Seq[(String, String, DataFrame)](
           ("append", "groups", rows.groupBy("time", "k").count()),
           ("update", "groups", rows.groupBy("time", "k").count()),
-          ("append", "distinct", rows.dropDuplicates("time", "k"))
-        )
+          ("append", "distinct", rows.dropDuplicates("time", "k")))
       }
       for (n <- Drawn(frames(script("int64", "k" -> StringType)).indices, 1)) {
         val s = script("int64", "k" -> StringType)
@@ -74,7 +74,8 @@ class TimedStateSpec extends StreamSpec {
         var kept = Seq.empty[Long]
         val batches = run(frame, mode, tempDir()) { query =>
           query.processAllAvailable()
-          kept = query.recentProgress.toSeq.filter(_.stateOperators.nonEmpty).map(_.stateOperators.head.customMetrics.get("rocksdbFilesReused").toLong)
+          kept = query.recentProgress.toSeq.filter(_.stateOperators.nonEmpty).map(
+            _.stateOperators.head.customMetrics.get("rocksdbFilesReused").toLong)
         }
         assert(batches.map(_.rows.length) == Seq.fill(12)(2), s"$what, $mode")
         assert(kept.last <= 2 * 8, s"$what, $mode: the files of each version: $kept")
@@ -97,7 +98,9 @@ class TimedStateSpec extends StreamSpec {
           rows.foreach { case (a, b, k) => groups.updateWith((a, b, k))(n => Some(n.getOrElse(0L) + 1)) }
           val closed = groups.keySet.filterNot { case (a, b, _) => open(frontier, a, b) }.toSet
           val sums = closed.map { case key @ (a, b, k) => Row(a, b, k, groups(key)) }
-          val counts = closed.groupBy { case (a, b, _) => (a, b) }.map { case ((a, b), keys) => Row(a, b, keys.size.toLong) }.toSet
+          val counts = closed.groupBy { case (a, b, _) => (a, b) }.map { case ((a, b), keys) =>
+            Row(a, b, keys.size.toLong)
+          }.toSet
           closed.foreach(groups.remove)
           (sums, counts)
         }
@@ -140,29 +143,32 @@ class TimedStateSpec extends StreamSpec {
     }
   }
 
-  for ((store, settings) <- Drawn(stores, 1)) test(s"all keys are read once after a restart, however many actions a batch has: $store") {
-    withConf(settings: _*) {
-      val (s, checkpoint) = (script("int64", "k" -> StringType), tempDir())
-      val sums = read(s).groupBy("k", "time").count()
-      var batches = Seq.empty[Seq[Set[Row]]]
-      def go() = {
-        val query = sums.writeStream.outputMode("append").option("checkpointLocation", checkpoint).foreachBatch { (rows: DataFrame, _: Long) =>
-          batches :+= Seq.fill(3)(rows.collect().toSet)
-        }.start()
-        try query.processAllAvailable()
-        finally query.stop()
+  for ((store, settings) <- Drawn(stores, 1))
+    test(s"all keys are read once after a restart, however many actions a batch has: $store") {
+      withConf(settings: _*) {
+        val (s, checkpoint) = (script("int64", "k" -> StringType), tempDir())
+        val sums = read(s).groupBy("k", "time").count()
+        var batches = Seq.empty[Seq[Set[Row]]]
+        def go() = {
+          val query = sums.writeStream.outputMode("append").option("checkpointLocation", checkpoint).foreachBatch {
+            (rows: DataFrame, _: Long) =>
+              batches :+= Seq.fill(3)(rows.collect().toSet)
+          }.start()
+          try query.processAllAvailable()
+          finally query.stop()
+        }
+        s.add("[2]", Row(1L, "x"), Row(2L, "x"), Row(2L, "y"), Row(5L, "z"))
+        go()
+        OpenTimeIndex.forget()
+        val before = OpenTimeIndex.scans.sum
+        s.add("[2]", Row(4L, "x")).add("[3]", Row(7L, "x")).add("[]")
+        go()
+        assert(OpenTimeIndex.scans.sum - before == 2) // one for each partition
+        val closed = Seq(Set(Row("x", 1L, 1L)), Set.empty, Set(Row("x", 2L, 1L), Row("y", 2L, 1L)),
+          Set(Row("z", 5L, 1L), Row("x", 4L, 1L), Row("x", 7L, 1L)))
+        assert(batches == closed.map(Seq.fill(3)(_)))
       }
-      s.add("[2]", Row(1L, "x"), Row(2L, "x"), Row(2L, "y"), Row(5L, "z"))
-      go()
-      OpenTimeIndex.forget()
-      val before = OpenTimeIndex.scans.sum
-      s.add("[2]", Row(4L, "x")).add("[3]", Row(7L, "x")).add("[]")
-      go()
-      assert(OpenTimeIndex.scans.sum - before == 2) // one for each partition
-      val closed = Seq(Set(Row("x", 1L, 1L)), Set.empty, Set(Row("x", 2L, 1L), Row("y", 2L, 1L)), Set(Row("z", 5L, 1L), Row("x", 4L, 1L), Row("x", 7L, 1L)))
-      assert(batches == closed.map(Seq.fill(3)(_)))
     }
-  }
 
   test("Spark's default store is replaced unless a setting says otherwise, which may change at a restart") {
     val (s, checkpoint) = (script("int64", "k" -> StringType), tempDir())
@@ -175,7 +181,8 @@ class TimedStateSpec extends StreamSpec {
       }
       (batches.flatMap(_.rows).toSet, told)
     }
-    assert(go(shared = true)(s.add("[2]", Row(1L, "x"), Row(2L, "x"), Row(2L, "y"), Row(5L, "z"))) == (Set(Row("x", 1L, 1L)) -> 2L))
+    assert(go(shared = true)(s.add("[2]", Row(1L, "x"), Row(2L, "x"), Row(2L, "y"), Row(5L, "z"))) == (Set(Row("x", 1L,
+        1L)) -> 2L))
     assert(go(shared = false)(s.add("[3]", Row(5L, "z"))) == (Set(Row("x", 2L, 1L), Row("y", 2L, 1L)) -> 0L))
     assert(go(shared = true)(s.add("[]", Row(5L, "z"))) == (Set(Row("z", 5L, 3L)) -> 2L))
     val wrong = intercept[Exception](withConf("spark.strandline.stateStore.shared" -> "perhaps")(()))
@@ -273,7 +280,8 @@ class TimedStateSpec extends StreamSpec {
     val frame = read(s).groupBy("k", "time").count()
     s.add("[2]", Row(1L, "x"), Row(2L, "y"), Row(3L, "z"))
     emitted(frame, checkpoint = checkpoint)
-    val deltas = Files.walk(Paths.get(checkpoint, "state", "0")).filter(_.toString.endsWith("1.delta")).toArray.map(_.asInstanceOf[Path])
+    val deltas =
+      Files.walk(Paths.get(checkpoint, "state", "0")).filter(_.toString.endsWith("1.delta")).toArray.map(_.asInstanceOf[Path])
     assert(deltas.length == 2)
     deltas.foreach { file =>
       val bytes = Files.readAllBytes(file)

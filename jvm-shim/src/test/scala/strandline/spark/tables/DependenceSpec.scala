@@ -7,7 +7,8 @@ import strandline.spark.StreamSpec
 
 /** What a query's results depend on beside its channels and tables, in words. */
 class DependenceSpec extends StreamSpec {
-  private def told(frame: DataFrame): Seq[String] = Dependence.of(frame.asInstanceOf[classic.DataFrame].queryExecution.withCachedData)
+  private def told(frame: DataFrame): Seq[String] =
+    Dependence.of(frame.asInstanceOf[classic.DataFrame].queryExecution.withCachedData)
 
   private def only(frame: DataFrame, words: String*): Unit = {
     val found = told(frame)
@@ -36,7 +37,8 @@ class DependenceSpec extends StreamSpec {
     only(numbers.join(numbers.withColumn("r", rand()).withColumnRenamed("id", "k"), col("id") === col("k")), "rand()")
     only(numbers.where("id IN (SELECT id + uuid() FROM range(3))"), "uuid()")
     only(numbers.groupBy(col("id") % 2).agg(first("id")), "first()")
-    only(numbers.withColumn("r", rand()).groupBy(col("id") % 2).agg(collect_list("id"), sort_array(collect_list("r"))), "collect_list()", "rand()")
+    only(numbers.withColumn("r", rand()).groupBy(col("id") % 2).agg(collect_list("id"), sort_array(collect_list("r"))),
+      "collect_list()", "rand()")
   }
 
   test("aggregates that depend on the order of rows") {
@@ -46,7 +48,8 @@ class DependenceSpec extends StreamSpec {
     only(by.agg(hll_sketch_agg("id")), "hll_sketch_agg() (an approximation")
     only(by.agg(expr("histogram_numeric(x, 3)")), "histogram_numeric()")
     only(by.agg(expr("listagg(string(id), ',')")), "listagg()")
-    only(by.agg(max_by(col("id"), col("x")), min_by(col("id"), col("x"))), "max_by() (which of equals", "min_by() (which of equals")
+    only(by.agg(max_by(col("id"), col("x")), min_by(col("id"), col("x"))), "max_by() (which of equals",
+      "min_by() (which of equals")
     only(by.agg(expr("mode(id)")), "mode() (which of equals")
     only(by.agg(expr("max_by(id, x, 2)")), "max_by() (which of equals")
   }
@@ -77,18 +80,26 @@ class DependenceSpec extends StreamSpec {
     only(sums.withColumn("r", rank().over(window)), decided("sum"))
     only(sums.orderBy("s").limit(1), decided("sum"))
     only(sums.orderBy("k", "n").select("s").limit(1))
-    only(sums.select("k", "s").unpivot(Array(col("k")), Array(col("s")), "name", "value").select(round(col("value"))), decided("sum"))
+    only(sums.select("k", "s").unpivot(Array(col("k")), Array(col("s")), "name", "value").select(round(col("value"))),
+      decided("sum"))
     only(sums.select(udf((x: Double) => x).withName("mine").apply(col("s"))), decided("sum"))
-    val deciding = Seq("rint(s)", "sign(s)", "s % 1", "pmod(s, 2)", "nullif(s, 1.5)", "k / nullif(s, 0)", "double(float(s))", "map(s, k)",
-      "array_distinct(array(s, 1))", "transform(array(s), e -> round(e))", "filter(array(s), e -> e > 1)", "aggregate(array(s), 0D, (a, e) -> a + rint(e))",
-      "map_filter(map(k, s), (k, v) -> v > 1)", "array_contains(array(s), 1.5)", "s IN (1, 2)", "hash(s)", "to_json(struct(s))", "width_bucket(s, 0, 9, 3)")
+    val deciding = Seq("rint(s)", "sign(s)", "s % 1", "pmod(s, 2)", "nullif(s, 1.5)", "k / nullif(s, 0)", "double(float(s))",
+      "map(s, k)",
+      "array_distinct(array(s, 1))", "transform(array(s), e -> round(e))", "filter(array(s), e -> e > 1)",
+      "aggregate(array(s), 0D, (a, e) -> a + rint(e))",
+      "map_filter(map(k, s), (k, v) -> v > 1)", "array_contains(array(s), 1.5)", "s IN (1, 2)", "hash(s)", "to_json(struct(s))",
+      "width_bucket(s, 0, 9, 3)")
     for (expression <- deciding) withClue(expression)(only(sums.select(expr(expression)), decided("sum")))
-    for (aggregate <- Seq("max(struct(s, k))", "max_by(k, s)", "approx_count_distinct(s)", "mode(s)", "sort_array(collect_set(s))", "count_if(s > 1)"))
+    for (aggregate <- Seq("max(struct(s, k))", "max_by(k, s)", "approx_count_distinct(s)", "mode(s)",
+        "sort_array(collect_set(s))", "count_if(s > 1)"))
       withClue(aggregate)(assert(Dependence.of(analyzed(sums.agg(expr(aggregate)))).exists(_.startsWith(decided("sum")))))
     only(spark.sql("SELECT k, r FROM sums_of_floats q, LATERAL (SELECT round(q.s + 1) AS r)"), decided("sum"))
-    val passing = Seq("s * 2 - 1 / s", "-abs(s)", "sqrt(s) + pow(s, 2)", "ln(s)", "coalesce(s, 0)", "if(k = 1, s, 0)", "CASE WHEN n > 3 THEN s END", "nvl(s, 0)",
-      "struct(s).s", "array(s)[0]", "element_at(map('a', s), 'a')", "greatest(s, 1)", "s IS NULL", "transform(array(s), e -> e + 1)", "size(array(s))",
-      "sort_array(array(s))", "float(s)", "named_struct('a', s)", "aggregate(array(s), 0D, (a, e) -> a + e)", "concat(array(s), array(1D))", "avg(s) OVER (PARTITION BY k)")
+    val passing = Seq("s * 2 - 1 / s", "-abs(s)", "sqrt(s) + pow(s, 2)", "ln(s)", "coalesce(s, 0)", "if(k = 1, s, 0)",
+      "CASE WHEN n > 3 THEN s END", "nvl(s, 0)",
+      "struct(s).s", "array(s)[0]", "element_at(map('a', s), 'a')", "greatest(s, 1)", "s IS NULL",
+      "transform(array(s), e -> e + 1)", "size(array(s))",
+      "sort_array(array(s))", "float(s)", "named_struct('a', s)", "aggregate(array(s), 0D, (a, e) -> a + e)",
+      "concat(array(s), array(1D))", "avg(s) OVER (PARTITION BY k)")
     for (expression <- passing) withClue(expression)(only(sums.select(expr(expression))))
     only(sums.agg(max("s"), min("s"), avg("s"), count("s"), stddev("s"), percentile(col("s"), lit(0.5))))
   }
@@ -111,7 +122,8 @@ class DependenceSpec extends StreamSpec {
   }
 
   test("the time, which a repeated batch keeps") {
-    only(numbers.withColumn("now", current_timestamp()).withColumn("today", current_date()), "a repeated batch has the time of its first attempt")
+    only(numbers.withColumn("now", current_timestamp()).withColumn("today", current_date()),
+      "a repeated batch has the time of its first attempt")
     only(numbers.withColumn("now", expr("localtimestamp()")), "the current time")
   }
 

@@ -18,7 +18,8 @@ class ExecutionTablesSpec extends AnyFunSuite {
         at(TableVersion(at_, id, version))
       }
       override def at(wanted: TableVersion): TableReading =
-        if (gone(wanted.version)) throw new IllegalStateException("a file is missing\nfrom the table") else TableReading(wanted.copy(path = at_, table = id), identity)
+        if (gone(wanted.version)) throw new IllegalStateException("a file is missing\nfrom the table")
+        else TableReading(wanted.copy(path = at_, table = id), identity)
     }
   }
 
@@ -32,7 +33,8 @@ class ExecutionTablesSpec extends AnyFunSuite {
   test("all reads of a table get the version of the first, by whichever path") {
     val (table, other) = (new Growing("a", 3), new Growing("b", 9))
     val tables = new ExecutionTables(None)
-    val found = Seq(table.read("x"), table.read("y"), other.read("z"), table.read("x"), table.read("w", "/link")).map(tables.choose(_).version.version)
+    val found = Seq(table.read("x"), table.read("y"), other.read("z"), table.read("x"), table.read("w", "/link")).map(
+      tables.choose(_).version.version)
     assert(found == Seq(3, 3, 9, 3, 3))
     assert(tables.versions == Seq(TableVersion("/a", "a", 3), TableVersion("/b", "b", 9)))
   }

@@ -16,8 +16,7 @@ class LeafStepSpec extends AnyFunSuite {
     Lex(Seq("a" -> tiny, "b" -> tiny, "c" -> tiny)),
     Product(Seq("a" -> tiny, "l" -> Lex(Seq("b" -> tiny, "c" -> tiny)))),
     Lex(Seq("p" -> Product(Seq("a" -> tiny, "b" -> tiny)), "c" -> tiny)),
-    Lex(Seq("a" -> tiny, "l" -> Lex(Seq("b" -> tiny, "c" -> tiny))))
-  )
+    Lex(Seq("a" -> tiny, "l" -> Lex(Seq("b" -> tiny, "c" -> tiny)))))
 
   /** The leaves of every time. */
   private def all(domain: TimeDomain): Seq[Array[Long]] = (1 to domain.width).foldLeft(Seq(Array.empty[Long])) { (times, _) =>
@@ -35,7 +34,8 @@ class LeafStepSpec extends AnyFunSuite {
     (r.nextInt(4), domain) match {
       case (0, composite: Product) => CoordinateStep(composite.coordinates(r.nextInt(composite.coordinates.size))._1)
       case (0, composite: Lex) => CoordinateStep(composite.coordinates.head._1)
-      case (1, composite: Product) => CoordinatesStep(Some(composite.coordinates.map(_._1).filter(_ => r.nextBoolean())).filter(_.nonEmpty).getOrElse(Seq(composite.coordinates.head._1)))
+      case (1, composite: Product) => CoordinatesStep(Some(composite.coordinates.map(_._1).filter(_ => r.nextBoolean())).filter(
+            _.nonEmpty).getOrElse(Seq(composite.coordinates.head._1)))
       case (1, composite: Lex) => CoordinatesStep(composite.coordinates.map(_._1).take(1 + r.nextInt(composite.coordinates.size)))
       case (2, _) => TruncateStep(1L + r.nextInt(9), r.nextInt(7).toLong - 3, path)
       case _ => ShiftStep(r.nextInt(19) - 6, path)
@@ -118,7 +118,8 @@ class LeafStepSpec extends AnyFunSuite {
     val at = Antichain(Scalar.timestamp, Seq(Array(10L)))
     assert(least.results(at) == at && early.results(at) == Antichain(Scalar.timestamp, Seq(Array(13L))))
     val mixed = LeastStep(Seq(Summary(Seq(CoordinateStep("a"))), Summary.identity))
-    assert(intercept[StrandlineException](mixed.results(Antichain.least(domains(1)))).getCondition == "STRANDLINE_TIME_DOMAIN_MISMATCH")
+    assert(intercept[StrandlineException](
+      mixed.results(Antichain.least(domains(1)))).getCondition == "STRANDLINE_TIME_DOMAIN_MISMATCH")
   }
 
   test("steps are parsed as they were written, and unknown ones are refused") {
@@ -139,9 +140,9 @@ class LeafStepSpec extends AnyFunSuite {
       """{"enter":["int64"]}""",
       """{"enter":"product(a, b)","shift":1}""",
       """{"least":[]}""",
-      """{"least":[{"shift":1}]}"""
-    )
-    for (text <- bad) assert(intercept[StrandlineException](Summary.parse(s"[$text]")).getCondition == "STRANDLINE_SUMMARY_INVALID", text)
+      """{"least":[{"shift":1}]}""")
+    for (text <- bad)
+      assert(intercept[StrandlineException](Summary.parse(s"[$text]")).getCondition == "STRANDLINE_SUMMARY_INVALID", text)
   }
 
   test("a step that does not fit the times is refused by name") {
@@ -162,9 +163,9 @@ class LeafStepSpec extends AnyFunSuite {
       ShiftStep(1) -> product,
       ShiftStep(1, Seq("loop")) -> product,
       ShiftStep(1, Seq("loop", "x")) -> product,
-      ShiftStep(1, Seq("x")) -> Scalar.timestamp
-    )
+      ShiftStep(1, Seq("x")) -> Scalar.timestamp)
     for ((step, domain) <- wrong)
-      assert(intercept[StrandlineException](step.on(domain)).getCondition == "STRANDLINE_TIME_DOMAIN_MISMATCH", s"$step of $domain")
+      assert(intercept[StrandlineException](step.on(domain)).getCondition == "STRANDLINE_TIME_DOMAIN_MISMATCH",
+        s"$step of $domain")
   }
 }

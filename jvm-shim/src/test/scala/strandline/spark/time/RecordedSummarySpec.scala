@@ -19,7 +19,8 @@ class RecordedSummarySpec extends AnyFunSuite {
   private val file = "tests/golden/path-summaries/cases.jsonl.gz"
 
   private val lines =
-    Using.resource(new GZIPInputStream(new FileInputStream(file)))(in => Source.fromInputStream(in, "UTF-8").getLines().map(Json.parse(_).get).toList)
+    Using.resource(new GZIPInputStream(new FileInputStream(file)))(in =>
+      Source.fromInputStream(in, "UTF-8").getLines().map(Json.parse(_).get).toList)
 
   private val (head, cases) = (lines.head, lines.tail)
 
@@ -52,12 +53,14 @@ class RecordedSummarySpec extends AnyFunSuite {
   test("a row's time is transformed as in the specification, or is refused if it has no image") {
     none(rows) { json =>
       val domain = domainOf(json)
-      val transformer = new TimeTransformer(domain, Summary.parse(Json.render(json \ "steps")).steps.collect { case step: TimeStep => step })
+      val transformer =
+        new TimeTransformer(domain, Summary.parse(Json.render(json \ "steps")).steps.collect { case step: TimeStep => step })
       val time = domain.fromJson(json \ "time").fold(sys.error, identity)
       val found =
         try {
           val transformed = new Array[Long](transformer.target.width)
-          assert(transformer.target.read(new GenericInternalRow(Array[Any](transformer.transform(domain.value(time, 0)))), 0, transformed, 0))
+          assert(transformer.target.read(new GenericInternalRow(Array[Any](transformer.transform(domain.value(time, 0)))), 0,
+              transformed, 0))
           transformer.target.toJson(transformed, 0)
         } catch {
           case refused: SparkThrowable if refused.getCondition == "STRANDLINE_TIME_OVERFLOW" => JString("overflow")

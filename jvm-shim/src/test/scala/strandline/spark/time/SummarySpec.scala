@@ -11,15 +11,16 @@ class SummarySpec extends AnyFunSuite {
   private def frontier(times: Long*): Antichain = Antichain(Scalar.timestamp, times.map(Array(_)))
 
   /** Returns bounds of all windows that hold a time in [from, from + span), by Spark's definition. */
-  private def bounds(w: Windows, bound: String, times: Seq[Long]): Seq[Long] = for {
-    time <- times
-    start <- time - w.width + 1 to time
-    if Math.floorMod(start - w.offset, w.slide) == 0
-  } yield bound match {
-    case "start" => start
-    case "end" => start + w.width
-    case "time" => start + w.width - 1
-  }
+  private def bounds(w: Windows, bound: String, times: Seq[Long]): Seq[Long] =
+    for {
+      time <- times
+      start <- time - w.width + 1 to time
+      if Math.floorMod(start - w.offset, w.slide) == 0
+    } yield bound match {
+      case "start" => start
+      case "end" => start + w.width
+      case "time" => start + w.width - 1
+    }
 
   test("a bound's frontier is the least bound of a window that an open time may be in") {
     val r = new Random(3)
@@ -55,7 +56,8 @@ class SummarySpec extends AnyFunSuite {
   test("a window's start before the first timestamp cannot appear, so the next start is the least") {
     val w = Windows(67, 27, 0)
     val next = Iterator.iterate(Long.MinValue)(_ + 1).find(Math.floorMod(_, 27L) == 0).get
-    for (time <- Seq(Long.MinValue, Long.MinValue + 1, next, next + 66)) assert(Summary(Seq(WindowStep("start", w))).results(frontier(time)) == frontier(next), time)
+    for (time <- Seq(Long.MinValue, Long.MinValue + 1, next, next + 66))
+      assert(Summary(Seq(WindowStep("start", w))).results(frontier(time)) == frontier(next), time)
     assert(Summary(Seq(WindowStep("start", w))).results(frontier(next + 67)) == frontier(next + 27))
   }
 
@@ -65,12 +67,14 @@ class SummarySpec extends AnyFunSuite {
     def draw(depth: Int): Summary = {
       val start = if (r.nextInt(4) == 0) Nil else Seq(InputStep(names(r.nextInt(3))))
       val moved = Seq.fill(r.nextInt(2))(ShiftStep(r.nextInt(7) - 3L))
-      if (depth > 0 && r.nextBoolean()) LeastStep.of(Seq.fill(1 + r.nextInt(3))(draw(depth - 1))).followedBy(Summary(moved)) else Summary(start ++ moved)
+      if (depth > 0 && r.nextBoolean()) LeastStep.of(Seq.fill(1 + r.nextInt(3))(draw(depth - 1))).followedBy(Summary(moved))
+      else Summary(start ++ moved)
     }
     // Each path by itself: its input and how far it moves times.
     def paths(steps: Seq[Step]): Seq[(Option[String], Long)] = steps match {
       case InputStep(name) +: rest => paths(rest).map(p => Some(name) -> p._2)
-      case LeastStep(several, _) +: rest => for (p <- several.flatMap(s => paths(s.steps)); q <- paths(rest)) yield p._1 -> (p._2 + q._2)
+      case LeastStep(several, _) +: rest => for (p <- several.flatMap(s => paths(s.steps)); q <- paths(rest))
+          yield p._1 -> (p._2 + q._2)
       case ShiftStep(by, _) +: rest => paths(rest).map(p => p._1 -> (p._2 + by.toLong))
       case _ => Seq(None -> 0L)
     }
@@ -79,18 +83,22 @@ class SummarySpec extends AnyFunSuite {
       val stated = names.filter(_ => r.nextInt(3) > 0).map(_ -> (r.nextInt(40) + 10L)).toMap
       val all = 10L - r.nextInt(3)
       val sources = InputFrontiers(frontier(all), stated.map { case (name, f) => name -> frontier(f) })
-      def least(of: Seq[(Option[String], Long)]) = frontier(of.map { case (input, by) => input.flatMap(stated.get).getOrElse(all) + by }.min)
+      def least(of: Seq[(Option[String], Long)]) = frontier(of.map { case (input, by) =>
+        input.flatMap(stated.get).getOrElse(all) + by
+      }.min)
       val each = paths(summary.steps)
       assert(summary.results(sources) == least(each), summary)
       assert(summary.inputs == each.map(_._1).toSet, summary)
       assert(Summary.parse(Json.render(summary.toJson)) == summary)
       val others = Set(Option(names(r.nextInt(3))), if (r.nextInt(5) == 0) None else Some("b"))
       val both = if ((others ++ summary.inputs).contains(None)) Set[Option[String]](None) else others ++ summary.inputs
-      assert(summary.alsoFrom(others).results(sources) == least(for (path <- each; start <- both.toSeq) yield start -> path._2), summary)
+      assert(summary.alsoFrom(others).results(sources) == least(for (path <- each; start <- both.toSeq) yield start -> path._2),
+        summary)
       assert(summary.from(others).inputs == (if (others.contains(None)) Set(None) else others), summary)
       assert(summary.alsoFrom(summary.inputs).alsoFrom(summary.inputs) == summary.alsoFrom(summary.inputs), summary)
     }
-    val two = InputFrontiers.together(Seq(InputFrontiers(frontier(3), Map("a" -> frontier(9), "b" -> frontier(3))), InputFrontiers(frontier(5), Map("a" -> frontier(5))), InputFrontiers(frontier(7))))
+    val two = InputFrontiers.together(Seq(InputFrontiers(frontier(3), Map("a" -> frontier(9), "b" -> frontier(3))),
+        InputFrontiers(frontier(5), Map("a" -> frontier(5))), InputFrontiers(frontier(7))))
     assert(two == InputFrontiers(frontier(3), Map("a" -> frontier(5), "b" -> frontier(3))))
   }
 
@@ -108,7 +116,8 @@ class SummarySpec extends AnyFunSuite {
         val ((one, before), (other, otherBefore)) = (draw(depth - 1), draw(depth - 1))
         val by = r.nextInt(7) - 3
         if (before == otherBefore && one != other) // as above a join by a distance
-          Summary(Seq(LeastStep(Seq(one, other.followedBy(Summary(Seq(ShiftStep(by))))), Some(before.followedBy(Summary(Seq(ShiftStep(by.min(0))))))))) ->
+          Summary(Seq(LeastStep(Seq(one, other.followedBy(Summary(Seq(ShiftStep(by))))),
+                Some(before.followedBy(Summary(Seq(ShiftStep(by.min(0))))))))) ->
             before.followedBy(Summary(Seq(ShiftStep(by.min(0)))))
         else LeastStep.of(Seq(one, other)) -> LeastStep.of(Seq(before, otherBefore))
       case 3 =>
@@ -133,7 +142,10 @@ class SummarySpec extends AnyFunSuite {
   test("a summary is parsed as it was written, and an unknown step is refused") {
     val summary = Summary(Seq(WindowStep("start", Windows(5, 3, -1)), WindowStep("time", Windows(7, 7, 0))))
     assert(Summary.parse(Json.render(summary.toJson)) == summary)
-    val bad = Seq("", "{}", "[1]", """[{"window":"middle","width":1,"slide":1,"offset":0}]""", """[{"window":"end","width":0,"slide":1,"offset":0}]""", """[{"advance":1}]""", """[{"coordinate":1}]""", """[{"window":"start","session":true}]""")
-    for (text <- bad) assert(intercept[StrandlineException](Summary.parse(text)).getCondition == "STRANDLINE_SUMMARY_INVALID", text)
+    val bad = Seq("", "{}", "[1]", """[{"window":"middle","width":1,"slide":1,"offset":0}]""",
+      """[{"window":"end","width":0,"slide":1,"offset":0}]""", """[{"advance":1}]""", """[{"coordinate":1}]""",
+      """[{"window":"start","session":true}]""")
+    for (text <- bad)
+      assert(intercept[StrandlineException](Summary.parse(text)).getCondition == "STRANDLINE_SUMMARY_INVALID", text)
   }
 }

@@ -16,14 +16,14 @@ class TimeDomainSpec extends AnyFunSuite {
     "product(epoch int64, iter int64)",
     "lex(tick int64, stratum int32, iter int64)",
     "product(event timestamp, loop lex(tick int64, iter int64), x int8)",
-    "lex(p product(a int64, b int64), c int64)"
-  )
+    "lex(p product(a int64, b int64), c int64)")
 
   /** The order by its definition, over the JSON form. */
   private def lessEqual(domain: TimeDomain, a: JValue, b: JValue): Boolean = (domain, a, b) match {
     case (_: Scalar, JInt(x), JInt(y)) => x <= y
     case (Product(parts), JArray(xs), JArray(ys)) => parts.indices.forall(i => lessEqual(parts(i)._2, xs(i), ys(i)))
-    case (Lex(parts), JArray(xs), JArray(ys)) => parts.indices.find(i => xs(i) != ys(i)).forall(i => lessEqual(parts(i)._2, xs(i), ys(i)))
+    case (Lex(parts), JArray(xs), JArray(ys)) =>
+      parts.indices.find(i => xs(i) != ys(i)).forall(i => lessEqual(parts(i)._2, xs(i), ys(i)))
     case other => fail(s"not a time: $other")
   }
 
@@ -41,7 +41,8 @@ class TimeDomainSpec extends AnyFunSuite {
   }
 
   test("a malformed domain is refused by name") {
-    val bad = Seq("", "float", "product()", "product(", "product(a", "product(a int64", "product(a float)", "product(a, A)", "int64 x", "lex(a;b)") :+
+    val bad = Seq("", "float", "product()", "product(", "product(a", "product(a int64", "product(a float)", "product(a, A)",
+      "int64 x", "lex(a;b)") :+
       ("product(a " * 9 + "int64" + ")" * 9) :+ ("x" * 5000)
     for (text <- bad) {
       val e = intercept[StrandlineException](TimeDomain.parse(text))

@@ -18,7 +18,8 @@ class TimeStepSpec extends AnyFunSuite {
     for (_ <- 1 to 300) {
       val elements = Seq.fill(1 + r.nextInt(4))(Array.fill(4)(r.nextInt(6).toLong))
       val frontier = Antichain(domain, elements)
-      val open = for (a <- 0L to 6; b <- 0L to 6; c <- 0L to 6; d <- 0L to 6; t = Array(a, b, c, d) if frontier.lessEqual(t)) yield t
+      val open = for (a <- 0L to 6; b <- 0L to 6; c <- 0L to 6; d <- 0L to 6; t = Array(a, b, c, d) if frontier.lessEqual(t))
+        yield t
       for ((name, from, until) <- Seq(("at", 0, 1), ("loop", 1, 3), ("n", 3, 4))) {
         val part = CoordinateStep.find(domain, name).get._2
         assert(projected(name, elements) == Antichain(part, open.map(_.slice(from, until))), s"$name of $frontier")
@@ -29,7 +30,8 @@ class TimeStepSpec extends AnyFunSuite {
   test("the empty frontier stays empty, and steps compose with windows") {
     assert(projected("at", Nil) == Antichain(Scalar.timestamp, Nil))
     val end = Summary(Seq(CoordinateStep("at"), WindowStep("end", Windows(10, 10, 0))))
-    assert(end.results(Antichain(domain, Seq(Array(37L, 0L, 0L, 5L), Array(52L, 0L, 0L, 0L)))) == Antichain(Scalar.timestamp, Seq(Array(40L))))
+    assert(end.results(Antichain(domain, Seq(Array(37L, 0L, 0L, 5L), Array(52L, 0L, 0L, 0L)))) == Antichain(Scalar.timestamp,
+      Seq(Array(40L))))
     assert(Summary.parse(Json.render(end.toJson)) == end)
   }
 

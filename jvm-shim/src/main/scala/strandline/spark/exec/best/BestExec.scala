@@ -30,7 +30,8 @@ final class BestExec(
     key: OperatorKey,
     val order: BestOrder,
     state: TimedState)
-    extends MarkedOperatorExec(keyExpressions, child, stateInfo, eventTimeWatermarkForLateEvents, eventTimeWatermarkForEviction, key, state) {
+    extends MarkedOperatorExec(keyExpressions, child, stateInfo, eventTimeWatermarkForLateEvents, eventTimeWatermarkForEviction,
+      key, state) {
 
   override def shortName: String = MarkedOperator.Best
 
@@ -52,9 +53,11 @@ final class BestExec(
   private def improves(store: StateStore, times: OpenTimeIndex): UnsafeRow => Boolean = {
     val columns = output
     val keyOf = UnsafeProjection.create(
-      keyExpressions.map(a => if (a.exprId == key.time.exprId) endOf else if (a.exprId == key.mark.exprId) Literal(0L) else SparkInternals.normalized(a)),
-      columns
-    )
+      keyExpressions.map(a =>
+        if (a.exprId == key.time.exprId) endOf
+        else if (a.exprId == key.mark.exprId) Literal(0L)
+        else SparkInternals.normalized(a)),
+      columns)
     val ordering = RowOrdering.create(order.by, columns)
     val updated = longMetric("numUpdatedStateRows")
     row => {
@@ -81,11 +84,11 @@ final class BestExec(
 
   private def finish: UnsafeProjection = UnsafeProjection.create(
     output.map(a => if (a.exprId == key.time.exprId) endOf else if (a.exprId == order.last.exprId) Literal(true) else a),
-    output
-  )
+    output)
 
   override protected def otherCopyArgs: Seq[AnyRef] = Seq(key, order, state)
 
   override protected def withNewChildInternal(newChild: SparkPlan): BestExec =
-    new BestExec(keyExpressions, newChild, stateInfo, eventTimeWatermarkForLateEvents, eventTimeWatermarkForEviction, key, order, state)
+    new BestExec(keyExpressions, newChild, stateInfo, eventTimeWatermarkForLateEvents, eventTimeWatermarkForEviction, key, order,
+      state)
 }

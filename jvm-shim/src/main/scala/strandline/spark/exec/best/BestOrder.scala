@@ -8,7 +8,9 @@ import strandline.spark.errors.Errors
 import strandline.spark.exec.MarkedOperator
 import strandline.spark.time.Json
 
-/** What is better: the columns that decide, the first one first. `last` is the column that marks the best row of an outer time. */
+/**
+ * What is better: the columns that decide, the first one first. `last` is the column that marks the best row of an outer time.
+ */
 final case class BestOrder(by: Seq[SortOrder], last: Attribute) {
   private def names: Seq[String] = by.map(_.child).collect { case a: Attribute => a.name }
 
@@ -19,8 +21,7 @@ final case class BestOrder(by: Seq[SortOrder], last: Attribute) {
         val isNan = if (column.dataType == DoubleType || column.dataType == FloatType) Seq(IsNaN(column)) else Nil
         Seq[Expression](IsNull(column)) ++ isNan
       }.reduce[Expression](Or(_, _)),
-      columns
-    )
+      columns)
     val bound = by.map(o => BindReferences.bindReference(o.child, columns))
     row => if (isIncomparable.eval(row)) throw Errors.incomparable(names, bound.map(_.eval(row)))
   }
@@ -45,7 +46,8 @@ object BestOrder {
           case JArray(List(JString(name), JString("max"))) => SortOrder(named(name), Descending)
           case other => refuse(s"its order has the entry ${Json.render(other)}")
         }
-        by.find(o => !RowOrdering.isOrderable(o.dataType)).foreach(o => refuse(s"values of ${o.dataType.simpleString} have no order"))
+        by.find(o => !RowOrdering.isOrderable(o.dataType)).foreach(o =>
+          refuse(s"values of ${o.dataType.simpleString} have no order"))
         BestOrder(by, Some(named(last)).filter(_.dataType == BooleanType).getOrElse(refuse(s"its column $last is not boolean")))
       case _ => refuse(s"its mark has the order $text")
     }

@@ -22,7 +22,8 @@ private[best] final class BestRows {
   def get(key: UnsafeRow): UnsafeRow = {
     hash = key.hashCode
     slot = hash & (slots.length - 1)
-    while (slots(slot) != 0 && !(hashes(slots(slot) - 1) == hash && keys(slots(slot) - 1) == key)) slot = (slot + 1) & (slots.length - 1)
+    while (slots(slot) != 0 && !(hashes(slots(slot) - 1) == hash && keys(slots(slot) - 1) == key))
+      slot = (slot + 1) & (slots.length - 1)
     if (slots(slot) == 0) null else rows(slots(slot) - 1)
   }
 

@@ -21,23 +21,28 @@ private[spark] object FrontierJoin {
   private val LastStateFormat = 3
 
   /** `marked`: whether the plan above the join knows how far its output is behind ([[TimeTransformNode]]). */
-  def apply(join: StreamingSymmetricHashJoinExec, frontiers: BatchFrontiers, marked: Boolean, left: SparkPlan, right: SparkPlan): FrontierJoinExec = {
+  def apply(join: StreamingSymmetricHashJoinExec, frontiers: BatchFrontiers, marked: Boolean, left: SparkPlan, right: SparkPlan)
+      : FrontierJoinExec = {
     if (join.stateFormatVersion > LastStateFormat)
-      refuse(s"its state format ${join.stateFormatVersion} evicts by the scalar watermark", "Set spark.sql.streaming.join.stateFormatVersion to 3, and begin a new checkpoint. An existing checkpoint keeps its format.")
-    val (leftRelease, rightRelease) = byEqualTimes(join, frontiers).orElse(byDistance(join, frontiers).filter(_ => marked)).getOrElse(
-      refuseUnbounded(join, "its condition does not bound the distance between two time columns")
-    )
+      refuse(s"its state format ${join.stateFormatVersion} evicts by the scalar watermark",
+        "Set spark.sql.streaming.join.stateFormatVersion to 3, and begin a new checkpoint. An existing checkpoint keeps its " +
+          "format.")
+    val (leftRelease, rightRelease) =
+      byEqualTimes(join, frontiers).orElse(byDistance(join, frontiers).filter(_ => marked)).getOrElse(
+        refuseUnbounded(join, "its condition does not bound the distance between two time columns"))
     FrontierJoinExec(join, left, right, leftRelease, rightRelease)
   }
 
-  private def refuse(why: String, remedy: String = "Join on equal time columns of both sides, or bound the distance between them."): Nothing =
+  private def refuse(why: String,
+      remedy: String = "Join on equal time columns of both sides, or bound the distance between them."): Nothing =
     throw Errors.operatorUnsupported("A stream-stream join", why, remedy)
 
   /** Refuses a join without a bound. If a condition only seems to bound a distance, the message says why it does not. */
   private def refuseUnbounded(join: StreamingSymmetricHashJoinExec, otherwise: String): Nothing =
     whyInexact(join).fold(refuse(otherwise)) { case (why, remedy) => refuse(why, remedy) }
 
-  private def whyInexact(join: StreamingSymmetricHashJoinExec) = TimeDistance.whyInexact(join.left.output, join.right.output, conditionsOf(join))
+  private def whyInexact(join: StreamingSymmetricHashJoinExec) =
+    TimeDistance.whyInexact(join.left.output, join.right.output, conditionsOf(join))
 
   private def conditionsOf(join: StreamingSymmetricHashJoinExec): Seq[Expression] =
     join.condition.full.toSeq ++ join.leftKeys.zip(join.rightKeys).map { case (l, r) => EqualTo(l, r) }
@@ -57,7 +62,8 @@ private[spark] object FrontierJoin {
       def frontier(time: Attribute) = TimeColumn.of(time).get.frontier(frontiers.end)
       // A row may come after all its matches, so every batch tests all rows.
       def release(time: Attribute, side: SparkPlan, kept: Option[Antichain]) =
-        kept.flatMap(f => ReleaseCondition(byKey = false, Seq(BindReferences.bindReference(time: Expression, side.output) -> f), moved = true))
+        kept.flatMap(f =>
+          ReleaseCondition(byKey = false, Seq(BindReferences.bindReference(time: Expression, side.output) -> f), moved = true))
       val left = release(distance.left, join.left, distance.ofLeft(frontier(distance.right)))
       val right = release(distance.right, join.right, distance.ofRight(frontier(distance.left)))
       val needed = join.joinType match {
@@ -68,7 +74,8 @@ private[spark] object FrontierJoin {
       }
       // Otherwise rows of a side whose bound does not count would be kept for ever, in silence.
       if (left.isEmpty || right.isEmpty) whyInexact(join).foreach { case (why, remedy) => refuse(why, remedy) }
-      for ((side, None) <- needed) refuseUnbounded(join, s"its condition does not show when a row of the $side side has met all its matches")
+      for ((side, None) <- needed)
+        refuseUnbounded(join, s"its condition does not show when a row of the $side side has met all its matches")
       (left, right)
     }
   }

@@ -52,11 +52,10 @@ final class FrontierJoinExec(
       stateFormatVersion,
       left,
       right,
-      outputMode)
-    with TimedOperator
-    with IdentityEquals {
+      outputMode) with TimedOperator with IdentityEquals {
 
-  override def customStatefulOperatorMetrics: Seq[StatefulOperatorCustomMetric] = super.customStatefulOperatorMetrics ++ storeMetrics
+  override def customStatefulOperatorMetrics: Seq[StatefulOperatorCustomMetric] =
+    super.customStatefulOperatorMetrics ++ storeMetrics
 
   override protected def doExecute(): RDD[InternalRow] = {
     metrics // created here, on the driver, because tasks only use them
@@ -68,7 +67,8 @@ final class FrontierJoinExec(
   /**
    * One side's rows of a batch, and the state that keeps them. `keepsUnmatched`: the join also emits rows without a partner.
    */
-  private final class Side(val rows: Iterator[InternalRow], plan: SparkPlan, keys: Seq[Expression], own: Option[Expression], val isLeft: Boolean, val state: ExpiringJoinState) {
+  private final class Side(val rows: Iterator[InternalRow], plan: SparkPlan, keys: Seq[Expression], own: Option[Expression],
+      val isLeft: Boolean, val state: ExpiringJoinState) {
     val keepsUnmatched: Boolean = joinType == FullOuter || joinType == (if (isLeft) LeftOuter else RightOuter)
     val keyOf: UnsafeProjection = UnsafeProjection.create(keys, plan.output)
 
@@ -85,12 +85,16 @@ final class FrontierJoinExec(
       rightRows: Iterator[InternalRow],
       conf: StateStoreConf,
       hadoopConf: Configuration): Iterator[InternalRow] = {
-    val (updated, removed, output) = (longMetric("numUpdatedStateRows"), longMetric("numRemovedStateRows"), longMetric("numOutputRows"))
+    val (updated, removed, output) =
+      (longMetric("numUpdatedStateRows"), longMetric("numRemovedStateRows"), longMetric("numOutputRows"))
     val skippedNulls = Option.when(conf.skipNullsForStreamStreamJoins)(longMetric("skippedNullValueCount"))
     val stores = new JoinStores
-    val checkpoints = SymmetricHashJoinStateManager.getStateStoreCheckpointIds(partition, getStateInfo.stateStoreCkptIds, hasCommonStore)
-    def side(rows: Iterator[InternalRow], plan: SparkPlan, keys: Seq[Expression], own: Option[Expression], which: JoinSide, checkpoint: JoinerStateStoreCheckpointId, release: Option[ReleaseCondition]) = {
-      val state = JoinSideSettings(which, plan.output, keys, getStateInfo, conf, hadoopConf, partition, checkpoint, stateFormatVersion, skippedNulls, stores, release)
+    val checkpoints =
+      SymmetricHashJoinStateManager.getStateStoreCheckpointIds(partition, getStateInfo.stateStoreCkptIds, hasCommonStore)
+    def side(rows: Iterator[InternalRow], plan: SparkPlan, keys: Seq[Expression], own: Option[Expression], which: JoinSide,
+        checkpoint: JoinerStateStoreCheckpointId, release: Option[ReleaseCondition]) = {
+      val state = JoinSideSettings(which, plan.output, keys, getStateInfo, conf, hadoopConf, partition, checkpoint,
+        stateFormatVersion, skippedNulls, stores, release)
       new Side(rows, plan, keys, own, which == LeftSide, state.open())
     }
     val a = side(leftRows, left, leftKeys, condition.leftSideOnly, LeftSide, checkpoints.left, leftRelease)
@@ -144,7 +148,9 @@ final class FrontierJoinExec(
         Iterator.empty
       }
 
-    val project = UnsafeProjection.create(if (joinType == LeftSemi) left.output else left.output ++ right.output, this.output) // whose columns may be nullable
+    val project =
+      UnsafeProjection.create(if (joinType == LeftSemi) left.output else left.output ++ right.output,
+        this.output) // whose columns may be nullable
     def emitted(rows: Iterator[InternalRow]): Iterator[InternalRow] = rows.map { row =>
       output += 1
       project(row)
@@ -155,8 +161,7 @@ final class FrontierJoinExec(
       taken => {
         longMetric("allRemovalsTimeMs") += taken
         end(a.state, b.state, stores)
-      }
-    )
+      })
   }
 
   private def end(a: ExpiringJoinState, b: ExpiringJoinState, stores: JoinStores): Unit = {
@@ -178,8 +183,10 @@ final class FrontierJoinExec(
   private def checkpointInfo(a: ExpiringJoinState, b: ExpiringJoinState): StatefulOpStateStoreCheckpointInfo =
     if (hasCommonStore) {
       val info = a.getLatestCheckpointInfo().keyToNumValues
-      StatefulOpStateStoreCheckpointInfo(info.partitionId, info.batchVersion, info.stateStoreCkptId.map(Array(_)), info.baseStateStoreCkptId.map(Array(_)))
-    } else SymmetricHashJoinStateManager.mergeStateStoreCheckpointInfo(JoinStateStoreCkptInfo(a.getLatestCheckpointInfo(), b.getLatestCheckpointInfo()))
+      StatefulOpStateStoreCheckpointInfo(info.partitionId, info.batchVersion, info.stateStoreCkptId.map(Array(_)),
+        info.baseStateStoreCkptId.map(Array(_)))
+    } else SymmetricHashJoinStateManager.mergeStateStoreCheckpointInfo(JoinStateStoreCkptInfo(a.getLatestCheckpointInfo(),
+        b.getLatestCheckpointInfo()))
 
   override protected def otherCopyArgs: Seq[AnyRef] = Seq(leftRelease, rightRelease)
 
@@ -208,6 +215,5 @@ object FrontierJoinExec {
       right,
       join.outputMode,
       leftRelease,
-      rightRelease
-    )
+      rightRelease)
 }

@@ -21,7 +21,8 @@ import strandline.spark.time.{Antichain, ClosedBy, Scalar}
  * expressions are bound to that row. `expiry` is the time that decides, if it is a single number. Otherwise all rows are
  * tested, but only if the frontier has `moved`.
  */
-private[spark] final case class ReleaseCondition(byKey: Boolean, closed: Expression, expiry: Option[Expression], frontier: Antichain, moved: Boolean)
+private[spark] final case class ReleaseCondition(byKey: Boolean, closed: Expression, expiry: Option[Expression],
+    frontier: Antichain, moved: Boolean)
 
 private[spark] object ReleaseCondition {
 
@@ -78,7 +79,8 @@ private[spark] final class JoinStores extends JoinStateManagerStoreGenerator {
       useMultipleValuesPerKey: Boolean,
       conf: StateStoreConf,
       hadoopConf: Configuration): StateStore = {
-    val store = super.getStore(id, keys, values, encoder, version, checkpointId, schema, useColumnFamilies, useMultipleValuesPerKey, conf, hadoopConf)
+    val store = super.getStore(id, keys, values, encoder, version, checkpointId, schema, useColumnFamilies,
+      useMultipleValuesPerKey, conf, hadoopConf)
     opened(id.storeId.storeName) = store
     store
   }
@@ -106,9 +108,11 @@ private[spark] trait ExpiringJoinState extends SymmetricHashJoinStateManagerBase
   }
 
   private lazy val expiries: Option[Expiries] = settings.release.filter(_.expiry.isDefined).map { condition =>
-    val name = if (settings.format < 3) SymmetricHashJoinStateManager.allStateStoreNames(settings.side).head else StateStoreId.DEFAULT_STORE_NAME
+    val name = if (settings.format < 3) SymmetricHashJoinStateManager.allStateStoreNames(settings.side).head
+    else StateStoreId.DEFAULT_STORE_NAME
     val store = settings.stores(name)
-    new Expiries(store, StateStoreProviderId(store.id, settings.info.queryRunId), settings.checkpoint.keyToNumValues, condition.frontier, settings.keys.length, part = settings.side.toString)
+    new Expiries(store, StateStoreProviderId(store.id, settings.info.queryRunId), settings.checkpoint.keyToNumValues,
+      condition.frontier, settings.keys.length, part = settings.side.toString)
   }
 
   /** Whether this batch releases a row. */
@@ -181,7 +185,8 @@ private[spark] trait ExpiringJoinState extends SymmetricHashJoinStateManagerBase
     // A key has an entry for each of its rows. The first entry removes all expired rows of the key. A key that has other rows
     // is not looked at again.
     val done = mutable.HashSet.empty[UnsafeRow]
-    def all = keyToNumValues.iterator.map(entry => entry.key -> keyWithIndexToValue.getAll(entry.key, entry.numValue).map(value => expiryOf(value.value)))
+    def all = keyToNumValues.iterator.map(entry =>
+      entry.key -> keyWithIndexToValue.getAll(entry.key, entry.numValue).map(value => expiryOf(value.value)))
     known.expired(all).filterNot(done).flatMap(key => expiredRowsOf(key)(done += key.copy()))
   }
 
@@ -223,8 +228,7 @@ private[spark] final class SeparateJoinState(protected val settings: JoinSideSet
       settings.checkpoint.keyWithIndexToValue,
       settings.format,
       settings.skippedNulls,
-      joinStoreGenerator = settings.stores)
-    with ExpiringJoinState
+      joinStoreGenerator = settings.stores) with ExpiringJoinState
 
 private[spark] final class CommonJoinState(protected val settings: JoinSideSettings)
     extends SymmetricHashJoinStateManagerV2(
@@ -239,5 +243,4 @@ private[spark] final class CommonJoinState(protected val settings: JoinSideSetti
       settings.checkpoint.keyWithIndexToValue,
       settings.format,
       settings.skippedNulls,
-      joinStoreGenerator = settings.stores)
-    with ExpiringJoinState
+      joinStoreGenerator = settings.stores) with ExpiringJoinState

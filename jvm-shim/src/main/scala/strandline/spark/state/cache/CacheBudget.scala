@@ -11,7 +11,8 @@ import org.apache.spark.sql.execution.streaming.state.{StateStore, StateStorePro
  * the least recently used stores are forgotten first. Stores that the executor has unloaded, such as those of ended queries,
  * are forgotten when the number of entries has doubled since the last check.
  */
-private[spark] final class CacheBudget(limit: Long, forget: StorePart => Unit, isLoaded: StateStoreProviderId => Boolean = StateStore.isLoaded) {
+private[spark] final class CacheBudget(limit: Long, forget: StorePart => Unit,
+    isLoaded: StateStoreProviderId => Boolean = StateStore.isLoaded) {
   private val sizes = new LinkedHashMap[StorePart, Long](16, 0.75f, true)
   private var total = 0L
   private var most = CacheBudget.Least

@@ -10,7 +10,8 @@ import org.apache.spark.sql.execution.streaming.state.{StateStore, StateStorePro
  * Values of unloaded stores are removed when the number of entries has doubled since the last check. So the checks cost a task
  * constant time on average, however many stores there are.
  */
-private[spark] final class StoreCache[K, V <: AnyRef](storeOf: K => StateStoreProviderId, isLoaded: StateStoreProviderId => Boolean = StateStore.isLoaded) {
+private[spark] final class StoreCache[K, V <: AnyRef](storeOf: K => StateStoreProviderId,
+    isLoaded: StateStoreProviderId => Boolean = StateStore.isLoaded) {
   private val kept = new ConcurrentHashMap[K, V]
   @volatile private var limit = StoreCache.Least
 

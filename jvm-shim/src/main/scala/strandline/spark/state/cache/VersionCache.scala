@@ -12,7 +12,8 @@ private[spark] final case class StoreVersion(of: StorePart, version: Long, check
    * Whether a task that asks for this version may get the one that another task has `made`. It may ask for a version with any
    * id.
    */
-  def matches(made: StoreVersion): Boolean = of == made.of && version == made.version && checkpointId.forall(made.checkpointId.contains)
+  def matches(made: StoreVersion): Boolean =
+    of == made.of && version == made.version && checkpointId.forall(made.checkpointId.contains)
 }
 
 /**
@@ -27,7 +28,8 @@ private[spark] final class VersionCache[A <: AnyRef](most: Int = VersionCache.Mo
   private type Kept = List[(StoreVersion, A)]
   private val kept = new StoreCache[StorePart, Kept](_.id)
 
-  def get(at: StoreVersion): Option[A] = kept.get(at.of).flatMap(_.collectFirst { case (made, known) if at.matches(made) => known })
+  def get(at: StoreVersion): Option[A] =
+    kept.get(at.of).flatMap(_.collectFirst { case (made, known) if at.matches(made) => known })
 
   /** Keeps what was read of a version. */
   def read(at: StoreVersion, known: A): A = {
@@ -41,7 +43,9 @@ private[spark] final class VersionCache[A <: AnyRef](most: Int = VersionCache.Mo
 
   private def firstAndNewest(ways: Kept): Kept = if (ways.size <= most) ways else ways.take(most - 1) :+ ways.last
 
-  private def others(at: StoreVersion, old: Option[Kept]): Kept = old.getOrElse(Nil).filter { case (other, _) => other.version == at.version && other != at }
+  private def others(at: StoreVersion, old: Option[Kept]): Kept = old.getOrElse(Nil).filter { case (other, _) =>
+    other.version == at.version && other != at
+  }
 
   /** Returns everything that is kept of a store. */
   def all(of: StorePart): Seq[A] = kept.get(of).toSeq.flatten.map(_._2)

@@ -16,8 +16,8 @@ import strandline.spark.time.Antichain
  * entries fit, those that expire last are left out; when the frontier has reached them, the store is read again. An executor
  * that knows nothing about the store's version (after a restart, or when the partition has moved) reads the store.
  *
- * A prolonged entry stays under its earlier expiry until that is closed. Then it is looked at, and [[prolonged]] puts it under its
- * current expiry. So there is one entry for each key, however often it is prolonged.
+ * A prolonged entry stays under its earlier expiry until that is closed. Then it is looked at, and [[prolonged]] puts it under
+ * its current expiry. So there is one entry for each key, however often it is prolonged.
  */
 private[spark] final class Expiries(
     store: StateStore,

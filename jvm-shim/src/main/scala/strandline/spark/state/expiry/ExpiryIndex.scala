@@ -23,16 +23,19 @@ private[spark] final case class ExpiryIndex(runs: List[ExpiryRun], horizon: Opti
   def knows(expiry: Long): Boolean = horizon.forall(expiry < _)
 
   /** Returns the index with one more run. */
-  def add(run: ExpiryRun, fields: Int): ExpiryIndex = if (run.isEmpty) this else copy(runs = ExpiryIndex.merged(run, runs, fields))
+  def add(run: ExpiryRun, fields: Int): ExpiryIndex =
+    if (run.isEmpty) this else copy(runs = ExpiryIndex.merged(run, runs, fields))
 
   /** Returns the closed entries, and the index without them. */
   def closed(isClosed: Long => Boolean): (List[ExpiryRun], ExpiryIndex) = {
     val counts = runs.map(run => run -> run.closed(isClosed))
-    (counts.collect { case (run, n) if n > 0 => run.slice(n) }, copy(runs = counts.map { case (run, n) => if (n > 0) run.drop(n) else run }.filterNot(_.isEmpty)))
+    (counts.collect { case (run, n) if n > 0 => run.slice(n) },
+      copy(runs = counts.map { case (run, n) => if (n > 0) run.drop(n) else run }.filterNot(_.isEmpty)))
   }
 
   /** Returns the index with a nearer horizon if it takes more than `limit` bytes. It then takes about half of `limit`. */
-  def within(limit: Long, fields: Int): ExpiryIndex = if (bytesTaken <= limit) this else ExpiryIndex.nearest(ExpiryIndex.together(runs, fields), limit, horizon)
+  def within(limit: Long, fields: Int): ExpiryIndex =
+    if (bytesTaken <= limit) this else ExpiryIndex.nearest(ExpiryIndex.together(runs, fields), limit, horizon)
 }
 
 private[spark] object ExpiryIndex {

@@ -80,7 +80,8 @@ private[spark] object ExpiryRun {
     /** Adds an entry. Copies the key. */
     def add(expiry: Long, key: UnsafeRow): Unit = {
       reserve(key.getSizeInBytes)
-      Platform.copyMemory(key.getBaseObject, key.getBaseOffset, bytes, Platform.BYTE_ARRAY_OFFSET + written.toLong, key.getSizeInBytes.toLong)
+      Platform.copyMemory(key.getBaseObject, key.getBaseOffset, bytes, Platform.BYTE_ARRAY_OFFSET + written.toLong,
+        key.getSizeInBytes.toLong)
       sorted &&= count == 0 || expiries(count - 1) <= expiry
       expiries(count) = expiry
       ends(count) = written + key.getSizeInBytes
@@ -125,7 +126,8 @@ private[spark] object ExpiryRun {
         expiries = Arrays.copyOf(expiries, 2 * count)
         ends = Arrays.copyOf(ends, 2 * count)
       }
-      if (bytes.length - written < size) bytes = Arrays.copyOf(bytes, (2L * bytes.length).max(written.toLong + size).min(Int.MaxValue - 8L).toInt)
+      if (bytes.length - written < size)
+        bytes = Arrays.copyOf(bytes, (2L * bytes.length).max(written.toLong + size).min(Int.MaxValue - 8L).toInt)
     }
   }
 }

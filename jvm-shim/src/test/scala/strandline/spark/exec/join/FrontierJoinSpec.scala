@@ -35,9 +35,7 @@ class FrontierJoinSpec extends StreamSpec {
     "RocksDB with one store and checkpoint ids" -> Seq(
       rocksDb,
       "spark.sql.streaming.join.stateFormatVersion" -> "3",
-      "spark.sql.streaming.stateStore.checkpointFormatVersion" -> "2"
-    )
-  )
+      "spark.sql.streaming.stateStore.checkpointFormatVersion" -> "2"))
 
   /**
    * Generates times that appear once each, in a batch before whose start they are open, and the frontiers after the batches.
@@ -65,26 +63,34 @@ class FrontierJoinSpec extends StreamSpec {
   private def letGo(time: Long, came: Int, reach: Long, frontiers: Seq[Long]): Int =
     frontiers.indices.find(i => i >= came && frontiers(i) > time + reach).get
 
-  private def expected(how: String, left: Side, right: Side, low: Long, high: Long, frontiers: Seq[Long], keys: Int = 1): Seq[Set[Row]] = {
-    val pairs = for (l <- left.rows.flatten; r <- right.rows.flatten if l - r >= low && l - r <= high && l % keys == r % keys) yield (l, r)
+  private def expected(
+      how: String, left: Side, right: Side, low: Long, high: Long, frontiers: Seq[Long], keys: Int = 1): Seq[Set[Row]] = {
+    val pairs = for (l <- left.rows.flatten; r <- right.rows.flatten if l - r >= low && l - r <= high && l % keys == r % keys)
+      yield (l, r)
     val (metLeft, metRight) = (pairs.map(_._1).toSet, pairs.map(_._2).toSet)
     val matched = pairs.map { case (l, r) => (left.batchOf(l).max(right.batchOf(r)), Row(l, r)) }
     val lonelyLeft = for (l <- left.rows.flatten if !metLeft(l)) yield (letGo(l, left.batchOf(l), -low, frontiers), Row(l, null))
-    val lonelyRight = for (r <- right.rows.flatten if !metRight(r)) yield (letGo(r, right.batchOf(r), high, frontiers), Row(null, r))
+    val lonelyRight = for (r <- right.rows.flatten if !metRight(r))
+      yield (letGo(r, right.batchOf(r), high, frontiers), Row(null, r))
     val rows = how match {
       case "inner" => matched
       case "left_outer" => matched ++ lonelyLeft
       case "right_outer" => matched ++ lonelyRight
       case "full_outer" => matched ++ lonelyLeft ++ lonelyRight
-      case "left_semi" => metLeft.toSeq.map(l => (pairs.filter(_._1 == l).map(p => left.batchOf(l).max(right.batchOf(p._2))).min, Row(l)))
+      case "left_semi" =>
+        metLeft.toSeq.map(l => (pairs.filter(_._1 == l).map(p => left.batchOf(l).max(right.batchOf(p._2))).min, Row(l)))
     }
     frontiers.indices.map(i => rows.collect { case (`i`, row) => row }.toSet)
   }
 
-  private val kinds = for (how <- Seq("inner", "left_outer", "right_outer", "full_outer", "left_semi"); onEqualTimes <- Seq(false, true)) yield (how, onEqualTimes)
+  private val kinds =
+    for (how <- Seq("inner", "left_outer", "right_outer", "full_outer", "left_semi"); onEqualTimes <- Seq(false, true))
+      yield (how, onEqualTimes)
 
   for ((how, onEqualTimes) <- Drawn(kinds, 2))
-    test(s"$how on ${if (onEqualTimes) "equal times" else "a distance"}: every row comes out in the batch in which it is certain, and no batch looks through the state") {
+    test(
+      s"$how on ${if (onEqualTimes) "equal times" else "a distance"}: every row comes out in the batch in which it is " +
+        "certain, and no batch looks through the state") {
       val r = new Random(seed + how.hashCode + onEqualTimes.hashCode)
       for (_ <- 1 to Option(System.getProperty("strandline.runs")).fold(1)(_.toInt)) {
         val (store, settings) = stores(r.nextInt(stores.length))
@@ -114,21 +120,26 @@ class FrontierJoinSpec extends StreamSpec {
       }
     }
 
-  private val onNulls = for (how <- Seq("full_outer", "left_outer", "inner"); onTimes <- Seq("l.time = r.time", "l.time BETWEEN r.time - 5 AND r.time + 5")) yield (how, onTimes)
+  private val onNulls = for (how <- Seq("full_outer", "left_outer", "inner");
+    onTimes <- Seq("l.time = r.time", "l.time BETWEEN r.time - 5 AND r.time + 5")) yield (how, onTimes)
 
   for ((how, onTimes) <- Drawn(onNulls, 2))
     test(s"a null in the key equals no other, and a row with one waits for nothing: $how, $onTimes") {
-      val (left, right) = (script("int64", "a" -> LongType).add("[0]", Row(1L, 1L), Row(2L, 2L)).add("[]"), script("int64", "b" -> LongType).add("[0]", Row(1L, 11L), Row(2L, 12L)).add("[]"))
+      val (left, right) = (script("int64", "a" -> LongType).add("[0]", Row(1L, 1L), Row(2L, 2L)).add("[]"),
+        script("int64", "b" -> LongType).add("[0]", Row(1L, 11L), Row(2L, 12L)).add("[]"))
       def side(s: Script) = read(s).withColumn("k", expr("CASE WHEN time = 2 THEN 'k' END"))
       val joined = side(left).as("l").join(side(right).as("r"), expr(s"l.k = r.k AND $onTimes"), how).select("a", "b")
-      val alone = Map("full_outer" -> Set(Row(1L, null), Row(null, 11L)), "left_outer" -> Set(Row(1L, null)), "inner" -> Set.empty[Row])
+      val alone =
+        Map("full_outer" -> Set(Row(1L, null), Row(null, 11L)), "left_outer" -> Set(Row(1L, null)), "inner" -> Set.empty[Row])
       assert(emitted(joined) == Seq(alone(how) + Row(2L, 12L), Set()))
     }
 
   test("a column that is never null on its side is null in a row without a partner") {
-    val (left, right) = (script("int64", "a" -> LongType).add("[5]", Row(1L, 1L)).add("[]"), script("int64", "b" -> LongType).add("[5]", Row(2L, 2L)).add("[]"))
+    val (left, right) = (script("int64", "a" -> LongType).add("[5]", Row(1L, 1L)).add("[]"),
+      script("int64", "b" -> LongType).add("[5]", Row(2L, 2L)).add("[]"))
     def side(s: Script, name: String) = read(s).withColumn(name, lit("x")).withColumn(s"${name}s", struct(lit("y"))).as(name)
-    val joined = side(left, "l").join(side(right, "r"), expr("l.time = r.time"), "full_outer").select("a", "l", "ls", "b", "r", "rs")
+    val joined =
+      side(left, "l").join(side(right, "r"), expr("l.time = r.time"), "full_outer").select("a", "l", "ls", "b", "r", "rs")
     assert(emitted(joined) == Seq(Set(Row(1L, "x", Row("y"), null, null, null), Row(null, null, null, 2L, "x", Row("y"))), Set()))
   }
 
@@ -137,14 +148,15 @@ class FrontierJoinSpec extends StreamSpec {
       def scripts() = (
         read(script("int64", "a" -> LongType).add("[0]", Row(1L, 1L), Row(5L, 5L)).add("[]")).as("l"),
         read(script("int64", "b" -> LongType).add("[0]", Row(5L, 15L)).add("[]")).as("r"),
-        read(script("int64", "c" -> LongType).add("[0]", Row(1L, 21L)).add("[]")).as("o")
-      )
+        read(script("int64", "c" -> LongType).add("[0]", Row(1L, 21L)).add("[]")).as("o"))
       def joined(left: DataFrame, right: DataFrame) =
-        left.join(right, expr(s"l.a % 2 = r.b % 2 AND $onTimes"), "left_outer").select(col("l.time").as("t"), col("r.time").as("t2"), col("b"))
+        left.join(right, expr(s"l.a % 2 = r.b % 2 AND $onTimes"), "left_outer").select(col("l.time").as("t"),
+          col("r.time").as("t2"), col("b"))
       val (left, right, other) = scripts()
       assert(emitted(joined(left, right).dropDuplicates("t")).reduce(_ ++ _) == Set(Row(1L, null, null), Row(5L, 5L, 15L)))
       val (l, r, _) = scripts()
-      val more = joined(l, r).drop("t2").join(other, expr("t = o.time"), "left_outer").select(col("t"), col("b"), col("c"), col("o.time").as("t3"))
+      val more = joined(l, r).drop("t2").join(other, expr("t = o.time"), "left_outer").select(col("t"), col("b"), col("c"),
+        col("o.time").as("t3"))
       assert(emitted(more.dropDuplicates("t")).reduce(_ ++ _) == Set(Row(1L, null, 21L, 1L), Row(5L, 15L, null, null)))
       val (first, second, _) = scripts()
       assert(emitted(joined(first, second).groupBy("t", "t2").count()).reduce(_ ++ _) == Set(Row(1L, null, 1L), Row(5L, 5L, 1L)))
@@ -155,15 +167,20 @@ class FrontierJoinSpec extends StreamSpec {
       val (left, right) = (read(script("int64", "a" -> LongType)).as("l"), read(script("int64", "b" -> LongType)).as("r"))
       left.join(right, expr("l.time = r.time"), how).select(columns.map(col): _*)
     }
-    for ((how, column) <- Seq("left_outer" -> "r.time", "right_outer" -> "l.time", "full_outer" -> "l.time", "full_outer" -> "r.time"))
-      assert(intercept[AnalysisException](runAll(joined(how, column).groupBy("time").count())).getMessage.contains("STRANDLINE_AGGREGATION_WITHOUT_TIME"), s"$how, $column")
-    for ((how, column) <- Seq("left_outer" -> "l.time", "right_outer" -> "r.time")) assert(runAll(joined(how, column).groupBy("time").count()).forall(_.rows.isEmpty))
+    for ((how, column) <-
+        Seq("left_outer" -> "r.time", "right_outer" -> "l.time", "full_outer" -> "l.time", "full_outer" -> "r.time"))
+      assert(intercept[AnalysisException](runAll(joined(how, column).groupBy("time").count())).getMessage.contains(
+          "STRANDLINE_AGGREGATION_WITHOUT_TIME"), s"$how, $column")
+    for ((how, column) <- Seq("left_outer" -> "l.time", "right_outer" -> "r.time"))
+      assert(runAll(joined(how, column).groupBy("time").count()).forall(_.rows.isEmpty))
   }
 
   test("a filter above an outer join on equal times is pushed to its side, as without the node") {
     val (left, right) = (read(script("int64", "a" -> LongType)).as("l"), read(script("int64", "b" -> LongType)).as("r"))
     val filtered = left.join(right, expr("l.time = r.time"), "left_outer").where("a > 5").select("l.time", "b")
-    val below = spark.asInstanceOf[classic.SparkSession].sessionState.optimizer.execute(analyzed(filtered)).collectFirst { case j: Join => j.left }.get
+    val below = spark.asInstanceOf[classic.SparkSession].sessionState.optimizer.execute(analyzed(filtered)).collectFirst {
+      case j: Join => j.left
+    }.get
     assert(below.exists(_.isInstanceOf[Filter]) && below.output.map(_.name) == Seq("time"), below)
   }
 
@@ -186,8 +203,10 @@ class FrontierJoinSpec extends StreamSpec {
 
   test("distances are derived from conditions, also strict and reversed ones") {
     val minute = 60000000L
-    assert(distance("l.time BETWEEN r.time - INTERVAL 5 MINUTES AND r.time + INTERVAL 1 HOUR").contains((Some(-5 * minute), Some(60 * minute))))
-    assert(distance("l.time > r.time - INTERVAL '5' MINUTE AND r.time + INTERVAL '1' MINUTE > l.time").contains((Some(1 - 5 * minute), Some(minute - 1))))
+    assert(distance("l.time BETWEEN r.time - INTERVAL 5 MINUTES AND r.time + INTERVAL 1 HOUR").contains((Some(-5 * minute),
+          Some(60 * minute))))
+    assert(distance("l.time > r.time - INTERVAL '5' MINUTE AND r.time + INTERVAL '1' MINUTE > l.time").contains(
+        (Some(1 - 5 * minute), Some(minute - 1))))
     assert(distance("l.time - r.time <= INTERVAL '2' MINUTE").contains((None, Some(2 * minute))))
     assert(distance("l.time - INTERVAL 1 DAY = r.time").contains((Some(1440 * minute), Some(1440 * minute))))
     assert(distance("l.time = r.time").contains((Some(0L), Some(0L))))
@@ -202,10 +221,13 @@ class FrontierJoinSpec extends StreamSpec {
 
   test("a join's output is behind its inputs by the distance, and a time without a bound is not a time above it") {
     val (left, right) = (timed("a"), timed("b"))
-    def tags(condition: String) = Seq("a", "b").map(tag(left.join(right, expr(condition)).select("a", "b"), _).map(_.summary.steps))
+    def tags(condition: String) =
+      Seq("a", "b").map(tag(left.join(right, expr(condition)).select("a", "b"), _).map(_.summary.steps))
     val minute = 60000000L
-    assert(tags("a BETWEEN b - INTERVAL 5 MINUTES AND b + INTERVAL 1 MINUTE") == Seq(Some(Seq(ShiftStep(-5 * minute))), Some(Seq(ShiftStep(-minute)))))
-    assert(tags("a BETWEEN b + INTERVAL 1 MINUTE AND b + INTERVAL 2 MINUTES") == Seq(Some(Nil), Some(Seq(ShiftStep(-2 * minute)))))
+    assert(tags("a BETWEEN b - INTERVAL 5 MINUTES AND b + INTERVAL 1 MINUTE") == Seq(Some(Seq(ShiftStep(-5 * minute))),
+      Some(Seq(ShiftStep(-minute)))))
+    assert(tags("a BETWEEN b + INTERVAL 1 MINUTE AND b + INTERVAL 2 MINUTES") == Seq(Some(Nil),
+      Some(Seq(ShiftStep(-2 * minute)))))
     assert(tags("a >= b") == Seq(Some(Nil), None))
     assert(tags("a = b") == Seq(Some(Nil), Some(Nil)))
   }
@@ -217,7 +239,8 @@ class FrontierJoinSpec extends StreamSpec {
     // A left row of the first hour can match right rows until half an hour after it.
     left.add(s"[${start + hour}]", Row(at("2013-01-01T00:50:00Z"), 1L)).add(s"[${start + 2 * hour}]").add("[]")
     right.add(s"[${start + hour}]").add(s"[${start + hour + hour / 2}]", Row(at("2013-01-01T01:10:00Z"), 1L)).add("[]")
-    val joined = read(left).as("l").join(read(right).as("r"), expr("a = b AND r.time BETWEEN l.time AND l.time + INTERVAL 30 MINUTES"))
+    val joined =
+      read(left).as("l").join(read(right).as("r"), expr("a = b AND r.time BETWEEN l.time AND l.time + INTERVAL 30 MINUTES"))
     val counted = joined.groupBy(window(col("l.time"), "1 hour")).count().select("window.start", "count")
     val batches = runAll(counted)
     assert(batches.map(_.rows) == Seq(Seq(), Seq(Row(at("2013-01-01T00:00:00Z"), 1L)), Seq()))
@@ -227,7 +250,8 @@ class FrontierJoinSpec extends StreamSpec {
   test("a self-join, and a join that is the whole query, have the right output frontier") {
     val minute = 60000000L
     val start = micros("2013-01-01T00:00:00Z")
-    val s = script("timestamp", "k" -> LongType).add(s"[${start + 10 * minute}]", Row(at("2013-01-01T00:05:00Z"), 1L)).add("[]", Row(at("2013-01-01T00:14:00Z"), 1L))
+    val s = script("timestamp", "k" -> LongType).add(s"[${start + 10 * minute}]", Row(at("2013-01-01T00:05:00Z"), 1L)).add("[]",
+      Row(at("2013-01-01T00:14:00Z"), 1L))
     val rows = read(s)
     val near = expr("l.k = r.k AND r.time > l.time AND r.time <= l.time + INTERVAL 10 MINUTES")
     val batches = runAll(rows.as("l").join(rows.as("r"), near, "left_semi"))
@@ -236,14 +260,17 @@ class FrontierJoinSpec extends StreamSpec {
   }
 
   test("outer joins without a bound on the side that waits are refused") {
-    val (l, r) = (read(script("int64", "a" -> LongType).add("[]", Row(1L, 1L))).as("l"), read(script("int64", "b" -> LongType).add("[]", Row(1L, 1L))).as("r"))
-    assert(failure(l.join(r, expr("a = b AND l.time <= r.time"), "full_outer")).matches("(?s).*(STRANDLINE_OPERATOR_UNSUPPORTED|not supported).*"))
+    val (l, r) = (read(script("int64", "a" -> LongType).add("[]", Row(1L, 1L))).as("l"),
+      read(script("int64", "b" -> LongType).add("[]", Row(1L, 1L))).as("r"))
+    assert(failure(l.join(r, expr("a = b AND l.time <= r.time"), "full_outer")).matches(
+        "(?s).*(STRANDLINE_OPERATOR_UNSUPPORTED|not supported).*"))
   }
 
   test("a column of intervals is not a constant, even if it stands on both sides") {
     for (interval <- Seq("make_interval(0, 1)", "make_dt_interval(1)")) {
       def side(name: String) = read(script("timestamp", "k" -> LongType).add("[]")).withColumn("iv", expr(interval)).as(name)
-      val joined = side("l").join(side("r"), expr("l.k = r.k AND l.time + r.iv <= r.time + r.iv AND l.time + r.iv >= r.time + r.iv - INTERVAL 1 HOUR"))
+      val joined = side("l").join(side("r"),
+        expr("l.k = r.k AND l.time + r.iv <= r.time + r.iv AND l.time + r.iv >= r.time + r.iv - INTERVAL 1 HOUR"))
       withConf("spark.sql.session.timeZone" -> "America/New_York") {
         assert(failure(joined.select("l.k")).contains("[STRANDLINE_OPERATOR_UNSUPPORTED]"), interval)
       }
@@ -251,13 +278,15 @@ class FrontierJoinSpec extends StreamSpec {
   }
 
   test("a bound that does not count is refused beside one that counts, because its side would be kept for ever") {
-    def sides(domain: String) = (read(script(domain, "a" -> LongType).add("[]")).as("l"), read(script(domain, "b" -> LongType).add("[]")).as("r"))
+    def sides(domain: String) =
+      (read(script(domain, "a" -> LongType).add("[]")).as("l"), read(script(domain, "b" -> LongType).add("[]")).as("r"))
     def message(domain: String, how: String, bound: String): String = {
       val (l, r) = sides(domain)
       failure(l.join(r, expr(s"a = b AND l.time >= r.time AND l.time <= $bound"), how).select("a"))
     }
     for (how <- Seq("inner", "left_outer", "left_semi")) withConf("spark.sql.session.timeZone" -> "America/New_York") {
-      for ((bound, why) <- Seq("r.time + INTERVAL 1 DAY" -> "America/New_York", "r.time + INTERVAL 1 MONTH" -> "months", "r.time + make_ym_interval(0, 1)" -> "months")) {
+      for ((bound, why) <- Seq("r.time + INTERVAL 1 DAY" -> "America/New_York", "r.time + INTERVAL 1 MONTH" -> "months",
+          "r.time + make_ym_interval(0, 1)" -> "months")) {
         val told = message("timestamp", how, bound)
         assert(told.contains("[STRANDLINE_OPERATOR_UNSUPPORTED]") && told.contains(why), s"$how, $bound: $told")
       }
@@ -265,6 +294,7 @@ class FrontierJoinSpec extends StreamSpec {
     }
     // A single bound behaves as in Spark, whatever the condition says about other columns.
     val (l, r) = sides("int64")
-    withConf("spark.sql.ansi.enabled" -> "false")(assert(runAll(l.join(r, expr("a + 1 = b + 1 AND l.time >= r.time")).select("a")).forall(_.rows.isEmpty)))
+    withConf("spark.sql.ansi.enabled" -> "false")(assert(runAll(l.join(r, expr("a + 1 = b + 1 AND l.time >= r.time")).select(
+            "a")).forall(_.rows.isEmpty)))
   }
 }

@@ -127,7 +127,9 @@ class ExpiryIndexSpec extends StreamSpec {
     }
   }
 
-  test("a key has one entry however often it is prolonged, and two versions of a store are kept, whichever executors make the others") {
+  test(
+    "a key has one entry however often it is prolonged, and two versions of a store are kept, whichever executors make the " +
+      "others") {
     Expiries.forget()
     val (provider, id) = newStore()
     val standing = Antichain(times, Seq(Array(0L)))

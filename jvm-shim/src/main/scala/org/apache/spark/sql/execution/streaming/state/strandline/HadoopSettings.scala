@@ -18,7 +18,8 @@ object HadoopSettings {
   private val Kept = 16
   private var sent = List.empty[Sent]
 
-  private final case class Sent(context: SparkContext, run: UUID, settings: Settings[String, String], broadcast: Broadcast[SerializableConfiguration]) {
+  private final case class Sent(context: SparkContext, run: UUID, settings: Settings[String, String],
+      broadcast: Broadcast[SerializableConfiguration]) {
     def isFor(session: SparkSession, other: UUID): Boolean = (context eq session.sparkContext) && run == other
   }
 
@@ -31,8 +32,10 @@ object HadoopSettings {
     val settings = new Settings[String, String]
     conf.forEach(setting => settings.put(setting.getKey, setting.getValue))
     synchronized {
-      val (same, others) = sent.filterNot(_.context.isStopped).partition(each => each.isFor(session, run) && each.settings == settings)
-      val found = same.headOption.getOrElse(Sent(session.sparkContext, run, settings, SerializableConfiguration.broadcast(session.sparkContext, compact(conf))))
+      val (same, others) =
+        sent.filterNot(_.context.isStopped).partition(each => each.isFor(session, run) && each.settings == settings)
+      val found = same.headOption.getOrElse(Sent(session.sparkContext, run, settings,
+          SerializableConfiguration.broadcast(session.sparkContext, compact(conf))))
       sent = (found :: others).take(Kept)
       found.broadcast
     }

@@ -12,7 +12,8 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow
  *
  * Once a map is no longer written to, many threads may read it and fork it.
  */
-private[strandline] final class LayeredMap[V >: Null <: AnyRef] private (private var shared: List[LayeredMap.Table], expected: Int) {
+private[strandline] final class LayeredMap[V >: Null <: AnyRef] private (private var shared: List[LayeredMap.Table],
+    expected: Int) {
   import LayeredMap._
 
   // The table that is written to, or null before the first write. After a scan it is not written to again.
@@ -68,7 +69,8 @@ private[strandline] final class LayeredMap[V >: Null <: AnyRef] private (private
     val tables = layers
     tables.iterator.zipWithIndex.flatMap { case (table, i) =>
       val above = tables.take(i)
-      table.slots.filter(at => table.valueAt(at) != null && !above.exists(_.has(table, at))).map(at => table.keyAt(at) -> table.valueAt(at).asInstanceOf[V])
+      table.slots.filter(at => table.valueAt(at) != null && !above.exists(_.has(table, at))).map(at =>
+        table.keyAt(at) -> table.valueAt(at).asInstanceOf[V])
     }
   }
 
@@ -77,7 +79,8 @@ private[strandline] final class LayeredMap[V >: Null <: AnyRef] private (private
   /** Returns the value of a key in the topmost shared table that has the key, or null. */
   private def sharedValue(key: UnsafeRow, hash: Int, last: Place): V = {
     var tables = shared
-    if (tables.nonEmpty && (tables.head eq last.table) && last.table.isAt(last.at, key, hash)) last.table.valueAt(last.at).asInstanceOf[V]
+    if (tables.nonEmpty && (tables.head eq last.table) && last.table.isAt(last.at, key, hash))
+      last.table.valueAt(last.at).asInstanceOf[V]
     else {
       while (tables.nonEmpty) {
         val at = tables.head.find(key, hash)
@@ -186,7 +189,8 @@ private[strandline] object LayeredMap {
     }
 
     /** Adds an entry of another table. This table must not have its key. */
-    def add(other: Table, slot: Int): Unit = fill(freeSlot(other.hashes(slot)), other.keys(slot), other.hashes(slot), other.values(slot))
+    def add(other: Table, slot: Int): Unit =
+      fill(freeSlot(other.hashes(slot)), other.keys(slot), other.hashes(slot), other.values(slot))
 
     /** Fills a free slot, the one that [[slotOf]] has returned for this key. */
     def fill(at: Int, key: UnsafeRow, hash: Int, value: AnyRef): Unit = {
@@ -225,6 +229,7 @@ private[strandline] object LayeredMap {
       }
     }
 
-    private def slotsFor(expected: Int): Int = Integer.highestOneBit((expected * 3L / 2).min(1 << 29).toInt.max(LeastSlots / 2)) * 2
+    private def slotsFor(expected: Int): Int =
+      Integer.highestOneBit((expected * 3L / 2).min(1 << 29).toInt.max(LeastSlots / 2)) * 2
   }
 }

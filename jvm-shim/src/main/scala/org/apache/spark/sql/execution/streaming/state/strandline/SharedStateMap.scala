@@ -4,7 +4,9 @@ import java.util.AbstractMap.SimpleImmutableEntry
 import java.util.Map.Entry
 
 import org.apache.spark.sql.catalyst.expressions.{BoundReference, Expression, UnsafeProjection, UnsafeRow}
-import org.apache.spark.sql.execution.streaming.state.{HDFSBackedStateStoreMap, KeyValueIntegrityVerifier, UnsafeRowPair, UnsafeRowWrapper}
+import org.apache.spark.sql.execution.streaming.state.{
+  HDFSBackedStateStoreMap, KeyValueIntegrityVerifier, UnsafeRowPair, UnsafeRowWrapper
+}
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.unsafe.array.ByteArrayMethods
 import org.apache.spark.util.KnownSizeEstimation
@@ -24,8 +26,7 @@ private[strandline] final class SharedStateMap private (
     private var prefixes: Int,
     private var count: Int,
     private var bytes: Long)
-    extends HDFSBackedStateStoreMap
-    with KnownSizeEstimation {
+    extends HDFSBackedStateStoreMap with KnownSizeEstimation {
   import SharedStateMap._
 
   // Threads cannot share either of these.
@@ -123,7 +124,8 @@ private[strandline] final class SharedStateMap private (
     bytes += size
   }
 
-  override def putAll(map: HDFSBackedStateStoreMap): Unit = map.entryIterator().foreach(entry => put(entry.getKey, entry.getValue))
+  override def putAll(map: HDFSBackedStateStoreMap): Unit =
+    map.entryIterator().foreach(entry => put(entry.getKey, entry.getValue))
 
   override def iterator(): Iterator[UnsafeRowPair] = pairs(rows)
 
@@ -177,14 +179,16 @@ private[strandline] final class SharedStateMap private (
 
   private def hasSameBytes(a: UnsafeRow, b: UnsafeRow, offsetAndSize: Long): Boolean = {
     val (offset, size) = (offsetAndSize >>> Integer.SIZE, offsetAndSize.toInt)
-    ByteArrayMethods.arrayEquals(a.getBaseObject, a.getBaseOffset + offset, b.getBaseObject, b.getBaseOffset + offset, size.toLong)
+    ByteArrayMethods.arrayEquals(a.getBaseObject, a.getBaseOffset + offset, b.getBaseObject, b.getBaseOffset + offset,
+      size.toLong)
   }
 
   /** Returns the bucket of a prefix that this version may write to. */
   private def writable(of: UnsafeRow): Bucket = buckets.get(of) match {
     case bucket if bucket != null && (bucket.owner eq owner) => bucket
     case shared =>
-      val bucket = if (shared == null) new Bucket(owner, LayeredMap.empty, 0, 0) else new Bucket(owner, shared.rows.fork(), shared.count, shared.bytes)
+      val bucket = if (shared == null) new Bucket(owner, LayeredMap.empty, 0, 0)
+      else new Bucket(owner, shared.rows.fork(), shared.count, shared.bytes)
       if (shared == null) prefixes += 1
       forget()
       buckets.put(of.copy(), bucket)
@@ -203,7 +207,8 @@ private[strandline] object SharedStateMap {
   // The prefix, its smallest table, and its slot among the buckets.
   private[strandline] val BytesOfABucket = 250L
 
-  private def sizeOf(key: UnsafeRow, value: UnsafeRowWrapper): Long = BytesOfAnEntry + key.getSizeInBytes + value.unsafeRow().getSizeInBytes
+  private def sizeOf(key: UnsafeRow, value: UnsafeRowWrapper): Long =
+    BytesOfAnEntry + key.getSizeInBytes + value.unsafeRow().getSizeInBytes
 
   /** Returns a map without rows. The first `prefix` columns of the keys are their prefix. */
   def empty(keys: StructType, prefix: Int, verifier: () => Option[KeyValueIntegrityVerifier]): SharedStateMap = {

@@ -52,7 +52,8 @@ final class SharedStateStoreProvider extends HDFSBackedStateStoreProvider {
       case PrefixKeyScanStateEncoderSpec(_, columns) => columns
       case _ => 0
     }
-    val verifier = () => KeyValueIntegrityVerifier.create(id.toString, conf.rowChecksumEnabled, conf.rowChecksumReadVerificationRatio)
+    val verifier =
+      () => KeyValueIntegrityVerifier.create(id.toString, conf.rowChecksumEnabled, conf.rowChecksumReadVerificationRatio)
     empty = SharedStateMap.empty(keySchema, prefix, verifier)
     valueOf = pair =>
       if (conf.rowChecksumEnabled) StateStoreRowWithChecksum(pair.value, KeyValueChecksum.create(pair.key, Some(pair.value)))

@@ -14,7 +14,9 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.NamedExpression
 import org.apache.spark.sql.connector.metric.CustomTaskMetric
 import org.apache.spark.sql.connector.write.{DataWriter, DataWriterFactory, PhysicalWriteInfo, WriterCommitMessage}
-import org.apache.spark.sql.execution.datasources.v2.python.{PythonBatchWriterFactory, PythonCustomMetric, PythonWriterCommitMessage}
+import org.apache.spark.sql.execution.datasources.v2.python.{
+  PythonBatchWriterFactory, PythonCustomMetric, PythonWriterCommitMessage
+}
 import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.execution.python.ArrowPythonRunner
 import org.apache.spark.sql.execution.streaming.sources.MicroBatchWrite
@@ -27,10 +29,11 @@ final class SinkWrite(write: MicroBatchWrite) extends MicroBatchWrite(0, write.w
   override def commit(messages: Array[WriterCommitMessage]): Unit = write.commit(messages)
   override def abort(messages: Array[WriterCommitMessage]): Unit = write.abort(messages)
 
-  override def createBatchWriterFactory(info: PhysicalWriteInfo): DataWriterFactory = writeSupport.createStreamingWriterFactory(info) match {
-    case python: PythonBatchWriterFactory => new SinkWriterFactory(python)
-    case other => throw new IllegalStateException(s"${other.getClass} does not write in Python")
-  }
+  override def createBatchWriterFactory(info: PhysicalWriteInfo): DataWriterFactory =
+    writeSupport.createStreamingWriterFactory(info) match {
+      case python: PythonBatchWriterFactory => new SinkWriterFactory(python)
+      case other => throw new IllegalStateException(s"${other.getClass} does not write in Python")
+    }
 }
 
 private final class SinkWriterFactory(python: PythonBatchWriterFactory) extends DataWriterFactory {
@@ -47,11 +50,13 @@ private final class SinkWriter(python: PythonBatchWriterFactory, partition: Int)
       val messages = batch.column(0).getChild(0)
       (0 until batch.numRows).map(messages.getBinary)
     }.toSeq
-    if (found.size != 1) throw new IllegalStateException(s"the sink's writer in Python has returned ${found.size} messages instead of one")
+    if (found.size != 1)
+      throw new IllegalStateException(s"the sink's writer in Python has returned ${found.size} messages instead of one")
     message = found.headOption.map(PythonWriterCommitMessage)
   }
 
-  override def write(row: InternalRow): Unit = throw new UnsupportedOperationException("the sink takes all rows of a task at once")
+  override def write(row: InternalRow): Unit =
+    throw new UnsupportedOperationException("the sink takes all rows of a task at once")
   override def commit(): WriterCommitMessage = message.orNull
   override def abort(): Unit = ()
   override def close(): Unit = ()
@@ -61,11 +66,16 @@ private final class SinkWriter(python: PythonBatchWriterFactory, partition: Int)
 
 private object SinkRunner {
   def apply(python: PythonBatchWriterFactory, metrics: Map[String, SQLMetric]): SinkRunner =
-    new SinkRunner(python, ChainedPythonFunctions(Seq(python.source.createPythonFunction(python.pickledWriteFunc))), SQLConf.get, metrics)
+    new SinkRunner(python, ChainedPythonFunctions(Seq(python.source.createPythonFunction(python.pickledWriteFunc))), SQLConf.get,
+      metrics)
 }
 
-/** Sends rows to Python in Arrow batches of at most `maxRecordsPerBatch` rows, which end when they have reached `maxBytesPerBatch`. */
-private final class SinkRunner(python: PythonBatchWriterFactory, function: ChainedPythonFunctions, conf: SQLConf, metrics: Map[String, SQLMetric])
+/**
+ * Sends rows to Python in Arrow batches of at most `maxRecordsPerBatch` rows, which end when they have reached
+ * `maxBytesPerBatch`.
+ */
+private final class SinkRunner(python: PythonBatchWriterFactory, function: ChainedPythonFunctions, conf: SQLConf,
+    metrics: Map[String, SQLMetric])
     extends ArrowPythonRunner(
       Seq(function -> NamedExpression.newExprId.id),
       PythonEvalType.SQL_MAP_ARROW_ITER_UDF,

@@ -44,7 +44,8 @@ object SparkInternals {
   }
 
   /** Whether the session's catalog is Hive's. It can be asked before the session has its state. */
-  def hasHiveCatalog(session: SparkSession): Boolean = session.sharedState.conf.get("spark.sql.catalogImplementation", "in-memory") == "hive"
+  def hasHiveCatalog(session: SparkSession): Boolean =
+    session.sharedState.conf.get("spark.sql.catalogImplementation", "in-memory") == "hive"
 
   /** Returns the table that a command of `saveAsTable` drops and makes anew, if it is there. */
   def overwrittenTable(command: LogicalPlan): Option[TableIdentifier] = command match {

@@ -8,7 +8,8 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
 import org.apache.spark.sql.execution.streaming.state.{
-  HDFSBackedStateStoreProvider, KeyStateEncoderSpec, ReadStateStore, StateStore, StateStoreConf, StateStoreId, StateStoreProviderId, StateStoreThreadLocalTracker
+  HDFSBackedStateStoreProvider, KeyStateEncoderSpec, ReadStateStore, StateStore, StateStoreConf, StateStoreId,
+  StateStoreProviderId, StateStoreThreadLocalTracker
 }
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.StructType
@@ -19,7 +20,9 @@ private[spark] object StateStoreSettings {
   /** Whether Strandline's store replaces Spark's default store. A query reads the setting when it starts. */
   val Shared: ConfigEntry[Boolean] = SQLConf
     .buildConf("spark.strandline.stateStore.shared")
-    .doc("Whether the versions of a state store in memory share their rows, where Spark's default store would copy them for each batch.")
+    .doc(
+      "Whether the versions of a state store in memory share their rows, where Spark's default store would copy them for each " +
+        "batch.")
     .version("4.2.0")
     .booleanConf
     .createWithDefault(true)
@@ -54,7 +57,8 @@ final case class OperatorStore(
 }
 
 /** The rows of an operator, computed where its stores are. Spark's own would send Hadoop's configuration for each. */
-private sealed abstract class StoreRDD(rows: RDD[InternalRow], @transient private val operator: OperatorStore) extends RDD[InternalRow](rows) {
+private sealed abstract class StoreRDD(rows: RDD[InternalRow], @transient private val operator: OperatorStore)
+    extends RDD[InternalRow](rows) {
   @transient private val coordinator = operator.session.streams.stateStoreCoordinator
   private val hadoopConf = HadoopSettings.broadcast(operator.session, operator.info.queryRunId)
   protected val info: StatefulOperatorStateInfo = operator.info
@@ -87,9 +91,11 @@ private final class OperatorStoreRDD(
     val (store, at) = (id(partition), checkpoint(partition))
     val opened = StateStoreThreadLocalTracker.getStore match {
       case Some(read) =>
-        StateStore.getWriteStore(read, store, keys, values, encoder, info.storeVersion, at, info.stateSchemaMetadata, useColumnFamilies = false, storeConf, hadoop)
+        StateStore.getWriteStore(read, store, keys, values, encoder, info.storeVersion, at, info.stateSchemaMetadata,
+          useColumnFamilies = false, storeConf, hadoop)
       case None =>
-        StateStore.get(store, keys, values, encoder, info.storeVersion, at, info.stateSchemaMetadata, useColumnFamilies = false, storeConf, hadoop)
+        StateStore.get(store, keys, values, encoder, info.storeVersion, at, info.stateSchemaMetadata, useColumnFamilies = false,
+          storeConf, hadoop)
     }
     if (storeConf.unloadOnCommit) context.addTaskCompletionListener[Unit](_ => StateStore.doMaintenanceAndUnload(store))
     update(opened, input)
@@ -106,7 +112,8 @@ private final class OperatorReadStoreRDD(
   override def compute(partition: Partition, context: TaskContext): Iterator[InternalRow] = {
     val input = firstParent[InternalRow].iterator(partition, context)
     val opened = StateStore.getReadOnly(
-      id(partition), keys, values, encoder, info.storeVersion, checkpoint(partition), info.stateSchemaMetadata, useColumnFamilies = false, storeConf, hadoop)
+      id(partition), keys, values, encoder, info.storeVersion, checkpoint(partition), info.stateSchemaMetadata,
+      useColumnFamilies = false, storeConf, hadoop)
     StateStoreThreadLocalTracker.setStore(opened)
     read(opened, input)
   }

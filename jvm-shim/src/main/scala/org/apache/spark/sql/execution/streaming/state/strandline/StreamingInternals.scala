@@ -11,7 +11,9 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
 import org.apache.spark.sql.execution.streaming.operators.stateful.join.StreamingSymmetricHashJoinHelper._
-import org.apache.spark.sql.execution.streaming.state.{ReadStateStore, RocksDBStateStoreProvider, StateStore, StateStoreConf, StateStoreId, StateStoreThreadLocalTracker}
+import org.apache.spark.sql.execution.streaming.state.{
+  ReadStateStore, RocksDBStateStoreProvider, StateStore, StateStoreConf, StateStoreId, StateStoreThreadLocalTracker
+}
 import org.apache.spark.util.Utils
 
 /** Members of Spark that are visible only inside Spark's package `streaming`. */
@@ -33,17 +35,18 @@ object StreamingInternals {
         StateStoreThreadLocalTracker.clearStore()
         TaskContext.get().addTaskCompletionListener[Unit](_ => if (!store.hasCommitted) store.abort())
         update(store, input)
-      }
-    )
+      })
 
-  private def passStoresOn(rows: RDD[InternalRow], operator: Long): RDD[InternalRow] = rows.mapPartitionsWithIndexInternal { (partition, input) =>
+  private def passStoresOn(
+      rows: RDD[InternalRow], operator: Long): RDD[InternalRow] = rows.mapPartitionsWithIndexInternal { (partition, input) =>
     // Not the store that was opened last: a coalesce opens the store of its input with the first row.
     ReadStores.take(operator, partition).fold(StateStoreThreadLocalTracker.clearStore())(StateStoreThreadLocalTracker.setStore)
     input
   }
 
   /** Maps each partition. Spark's public way would look through the function's bytecode each time. */
-  def mapPartitions(rows: RDD[InternalRow])(f: Iterator[InternalRow] => Iterator[InternalRow]): RDD[InternalRow] = rows.mapPartitionsInternal(f)
+  def mapPartitions(rows: RDD[InternalRow])(f: Iterator[InternalRow] => Iterator[InternalRow]): RDD[InternalRow] =
+    rows.mapPartitionsInternal(f)
 
   /** Maps each partition with its store, to read only. The operator above that writes takes over the same store. */
   def mapPartitionsWithReadStore(rows: RDD[InternalRow], operator: OperatorStore)(
@@ -54,24 +57,27 @@ object StreamingInternals {
       (store: ReadStateStore, input: Iterator[InternalRow]) => {
         ReadStores.opened(store)
         read(store, input)
-      }
-    )
+      })
 
   /**
    * Joins the partitions of two sides that share one operator's state, where their stores are. `join` gets the partition's
    * number and what it needs to open the stores.
    */
-  def zipPartitionsWithStores(left: RDD[InternalRow], right: RDD[InternalRow], info: StatefulOperatorStateInfo, stores: Seq[String], session: SparkSession)(
-      join: (Int, Iterator[InternalRow], Iterator[InternalRow], StateStoreConf, Configuration) => Iterator[InternalRow]): RDD[InternalRow] = {
+  def zipPartitionsWithStores(left: RDD[InternalRow], right: RDD[InternalRow], info: StatefulOperatorStateInfo,
+      stores: Seq[String], session: SparkSession)(
+      join: (Int, Iterator[InternalRow], Iterator[InternalRow], StateStoreConf,
+          Configuration) => Iterator[InternalRow]): RDD[InternalRow] = {
     val conf = StateStoreSettings.joinConf(session)
     val hadoopConf = HadoopSettings.broadcast(session, info.queryRunId)
-    left.stateStoreAwareZipPartitions(right, info, stores, session.streams.stateStoreCoordinator) { (partition, leftRows, rightRows) =>
-      join(partition, leftRows, rightRows, conf, hadoopConf.value.value)
+    left.stateStoreAwareZipPartitions(right, info, stores, session.streams.stateStoreCoordinator) {
+      (partition, leftRows, rightRows) =>
+        join(partition, leftRows, rightRows, conf, hadoopConf.value.value)
     }
   }
 
   /** Whether a store of this class counts its rows. RocksDB does not, by [[StateStoreSettings]]. */
-  def countsRows(provider: String): Boolean = !classOf[RocksDBStateStoreProvider].isAssignableFrom(Utils.classForName[Any](provider))
+  def countsRows(provider: String): Boolean =
+    !classOf[RocksDBStateStoreProvider].isAssignableFrom(Utils.classForName[Any](provider))
 
   /** Whether an iterator of the store still returns the rows that were there when it began, whatever is removed meanwhile. */
   def scansSnapshots(store: StateStore): Boolean = store.isInstanceOf[RocksDBStateStoreProvider#RocksDBStateStore]
@@ -91,8 +97,7 @@ private object ReadStores {
           tasks.remove(attempt).values.foreach(_.abort()) // no operator writes to them
         }
         mutable.Map.empty
-      }
-    )
+      })
     stores(store.id) = store
   }
 

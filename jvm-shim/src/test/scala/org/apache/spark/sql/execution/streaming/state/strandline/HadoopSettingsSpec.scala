@@ -11,7 +11,8 @@ import _root_.strandline.spark.StreamSpec
 
 class HadoopSettingsSpec extends StreamSpec {
   private def session = spark.asInstanceOf[classic.SparkSession]
-  private def settings(conf: Configuration): Map[String, String] = conf.iterator.asScala.map(each => each.getKey -> each.getValue).toMap
+  private def settings(conf: Configuration): Map[String, String] =
+    conf.iterator.asScala.map(each => each.getKey -> each.getValue).toMap
 
   private def written(conf: Configuration): Array[Byte] = {
     val bytes = new ByteArrayOutputStream

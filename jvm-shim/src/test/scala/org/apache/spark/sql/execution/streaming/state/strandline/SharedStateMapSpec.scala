@@ -23,7 +23,8 @@ class SharedStateMapSpec extends AnyFunSuite {
   private val seed = Drawn.seed
   private val runs = sys.props.get("strandline.runs").fold(4)(_.toInt)
 
-  private def row(values: Long*): UnsafeRow = UnsafeProjection.create(Array.fill[DataType](values.size)(LongType)).apply(InternalRow(values: _*)).copy()
+  private def row(values: Long*): UnsafeRow =
+    UnsafeProjection.create(Array.fill[DataType](values.size)(LongType)).apply(InternalRow(values: _*)).copy()
   private def wrapped(value: Long): UnsafeRowWrapper = StateStoreRow(row(value))
   private def empty(prefix: Int): SharedStateMap = SharedStateMap.empty(keys, prefix, () => None)
   private def entry(pair: UnsafeRowPair) = (pair.key.getLong(0), pair.key.getLong(1)) -> pair.value.getLong(0)
@@ -32,7 +33,9 @@ class SharedStateMapSpec extends AnyFunSuite {
   private def check(map: SharedStateMap, model: Model, prefix: Int): Unit = {
     assert(read(map) == model)
     assert(map.size() == model.size)
-    assert(map.entryIterator().map(e => (e.getKey.getLong(0), e.getKey.getLong(1)) -> e.getValue.unsafeRow().getLong(0)).toMap == model)
+    assert(
+      map.entryIterator().map(e =>
+        (e.getKey.getLong(0), e.getKey.getLong(1)) -> e.getValue.unsafeRow().getLong(0)).toMap == model)
     val held = model.keys.toSeq.map { case (time, k) => row(time, k).getSizeInBytes + row(0).getSizeInBytes + 200L }.sum
     val buckets = model.keys.map { case (time, k) => Seq(time, k).take(prefix) }.toSet.size
     assert(map.estimatedSize == held + SharedStateMap.BytesOfABucket * buckets)
@@ -119,10 +122,9 @@ class SharedStateMapSpec extends AnyFunSuite {
     def text() = if (random.nextInt(4) == 0) null else UTF8String.fromString("x" * random.nextInt(12))
     def number() = if (random.nextInt(4) == 0) null else Integer.valueOf(random.nextInt(2))
     val prefixes = Seq.fill(30)(Seq(
-      if (random.nextInt(6) == 0) null else InternalRow(text(), random.nextInt(2).toLong),
-      if (random.nextInt(4) == 0) null else Decimal(BigDecimal(random.nextInt(3)), 30, 2),
-      number()
-    ))
+        if (random.nextInt(6) == 0) null else InternalRow(text(), random.nextInt(2).toLong),
+        if (random.nextInt(4) == 0) null else Decimal(BigDecimal(random.nextInt(3)), 30, 2),
+        number()))
     val map = SharedStateMap.empty(schema, 3, () => None)
     var model = Map.empty[UnsafeRow, Long]
     for (n <- 1L to 3000L) {
@@ -161,8 +163,7 @@ class SharedStateMapSpec extends AnyFunSuite {
         val found = base.fork().iterator().map(entry).toMap
         if (found != expected) wrong = Some(s"${found.size} rows of ${expected.size}")
         reads.incrementAndGet()
-      }
-    )
+      })
     reader.start()
     for (n <- 1 to 50) {
       val next = base.fork()
@@ -175,26 +176,27 @@ class SharedStateMapSpec extends AnyFunSuite {
     assert(wrong.isEmpty, wrong)
   }
 
-  for (one <- Drawn(Seq(true, false), 1)) test(s"most of what is removed is not kept by versions that no one has any more, in one bucket: $one") {
-    var map = empty(1)
-    var values = Seq.empty[WeakReference[UnsafeRowWrapper]]
-    def key(n: Long) = if (one) row(0, n) else row(n, 0)
-    for (n <- 1L to 200L) {
-      map = map.fork()
-      val value = wrapped(n)
-      values :+= new WeakReference(value)
-      map.put(key(n), value)
-      map.put(key(n + 1000), wrapped(0)) // which stays
-      if (n > 1) assert(map.get(key(n - 1)) != null && map.remove(key(n - 1)) != null)
+  for (one <- Drawn(Seq(true, false), 1))
+    test(s"most of what is removed is not kept by versions that no one has any more, in one bucket: $one") {
+      var map = empty(1)
+      var values = Seq.empty[WeakReference[UnsafeRowWrapper]]
+      def key(n: Long) = if (one) row(0, n) else row(n, 0)
+      for (n <- 1L to 200L) {
+        map = map.fork()
+        val value = wrapped(n)
+        values :+= new WeakReference(value)
+        map.put(key(n), value)
+        map.put(key(n + 1000), wrapped(0)) // which stays
+        if (n > 1) assert(map.get(key(n - 1)) != null && map.remove(key(n - 1)) != null)
+      }
+      // 201 entries are live. A table is merged once the one above has a quarter of its keys, so removed entries take at most
+      // about half as much again.
+      def kept = values.count(_.get.isDefined)
+      val begun = System.nanoTime()
+      while (kept > 100 && System.nanoTime() - begun < 20e9) System.gc()
+      assert(kept <= 100 && values.last.get.isDefined)
+      assert(map.size() == 201)
     }
-    // 201 entries are live. A table is merged once the one above has a quarter of its keys, so removed entries take at most
-    // about half as much again.
-    def kept = values.count(_.get.isDefined)
-    val begun = System.nanoTime()
-    while (kept > 100 && System.nanoTime() - begun < 20e9) System.gc()
-    assert(kept <= 100 && values.last.get.isDefined)
-    assert(map.size() == 201)
-  }
 
   test("reading and forking a version does not change it, whatever it is merged with") {
     val random = new Random(seed)

@@ -28,7 +28,8 @@ class SharedStateStoreProviderSpec extends StreamSpec {
   private val values = new StructType().add("n", LongType)
   private val seed = Drawn.seed
 
-  private def row(values: Long*): UnsafeRow = UnsafeProjection.create(Array.fill[DataType](values.size)(LongType)).apply(InternalRow(values: _*)).copy()
+  private def row(values: Long*): UnsafeRow =
+    UnsafeProjection.create(Array.fill[DataType](values.size)(LongType)).apply(InternalRow(values: _*)).copy()
   private def contents(store: ReadStateStore): Model =
     store.iterator().map(pair => (pair.key.getLong(0), pair.key.getLong(1)) -> pair.value.getLong(0)).toMap
 
@@ -38,7 +39,8 @@ class SharedStateStoreProviderSpec extends StreamSpec {
     settings.foreach { case (key, value) => conf.setConfString(key, value) }
     val hadoop = new Configuration
     hadoop.set(StreamExecution.RUN_ID_KEY, UUID.randomUUID().toString)
-    provider.init(StateStoreId(root, 0, 0), keys, values, PrefixKeyScanStateEncoderSpec(keys, 1), false, new StateStoreConf(conf), hadoop)
+    provider.init(StateStoreId(root, 0, 0), keys, values, PrefixKeyScanStateEncoderSpec(keys, 1), false, new StateStoreConf(conf),
+      hadoop)
     provider
   }
 
@@ -51,7 +53,8 @@ class SharedStateStoreProviderSpec extends StreamSpec {
         case 1 =>
           store match {
             case whole: PrefixRemoval =>
-              val removed = whole.removePrefix(row(time)).map(pair => (pair.key.getLong(0), pair.key.getLong(1)) -> pair.value.getLong(0)).toMap
+              val removed = whole.removePrefix(row(time)).map(pair =>
+                (pair.key.getLong(0), pair.key.getLong(1)) -> pair.value.getLong(0)).toMap
               assert(removed == now.filter(_._1._1 == time))
             case _ => store.prefixScan(row(time)).map(_.key.copy()).toSeq.foreach(store.remove(_))
           }
@@ -64,7 +67,8 @@ class SharedStateStoreProviderSpec extends StreamSpec {
 
   for (checksum <- Seq(false, true)) test(s"versions, snapshots and restarts, row checksums: $checksum (seed $seed)") {
     val random = new Random(seed)
-    val settings = Seq(SQLConf.STATE_STORE_MIN_DELTAS_FOR_SNAPSHOT.key -> "2", SQLConf.STATE_STORE_ROW_CHECKSUM_ENABLED.key -> checksum.toString)
+    val settings = Seq(SQLConf.STATE_STORE_MIN_DELTAS_FOR_SNAPSHOT.key -> "2",
+      SQLConf.STATE_STORE_ROW_CHECKSUM_ENABLED.key -> checksum.toString)
     val root = Files.createTempDirectory("strandline").toString
     def ours() = opened(new SharedStateStoreProvider, root, settings: _*)
     def sparks() = opened(new HDFSBackedStateStoreProvider, root, settings: _*)
@@ -124,7 +128,8 @@ class SharedStateStoreProviderSpec extends StreamSpec {
   test("it refuses what Spark's store refuses, with the same message") {
     val provider = opened(new SharedStateStoreProvider, Files.createTempDirectory("strandline").toString)
     val plain = opened(new HDFSBackedStateStoreProvider, Files.createTempDirectory("strandline").toString)
-    for (ask <- Seq[StateStoreProvider => Any](_.getStore(-1), _.getReadStore(-1), _.getStore(0, Some("id")), _.getStore(0, loadEmpty = true)))
+    for (ask <- Seq[StateStoreProvider => Any](_.getStore(-1), _.getReadStore(-1), _.getStore(0, Some("id")),
+        _.getStore(0, loadEmpty = true)))
       assert(intercept[Exception](ask(provider)).getMessage == intercept[Exception](ask(plain)).getMessage)
   }
 }

@@ -30,7 +30,8 @@ class SizedBatchesSpec extends AnyFunSuite {
     case _ => MapType(LongType, kind(r, depth - 1))
   }
 
-  private def struct(r: Random, depth: Int): StructType = StructType(Seq.tabulate(1 + r.nextInt(6))(i => StructField(s"c$i", kind(r, depth))))
+  private def struct(r: Random, depth: Int): StructType =
+    StructType(Seq.tabulate(1 + r.nextInt(6))(i => StructField(s"c$i", kind(r, depth))))
 
   private def value(r: Random, of: DataType): Any =
     if (r.nextInt(3) == 0) null
@@ -46,7 +47,8 @@ class SizedBatchesSpec extends AnyFunSuite {
       case array: ArrayType => new GenericArrayData(Array.fill[Any](r.nextInt(20))(value(r, array.elementType)))
       case map: MapType =>
         val size = r.nextInt(20)
-        new ArrayBasedMapData(new GenericArrayData(Array.fill[Any](size)(r.nextLong())), new GenericArrayData(Array.fill[Any](size)(value(r, map.valueType))))
+        new ArrayBasedMapData(new GenericArrayData(Array.fill[Any](size)(r.nextLong())),
+          new GenericArrayData(Array.fill[Any](size)(value(r, map.valueType))))
       case other => throw new IllegalArgumentException(other.toString)
     }
 
@@ -61,18 +63,20 @@ class SizedBatchesSpec extends AnyFunSuite {
       val (mostRows, mostBytes) = (1 + r.nextInt(150), 1L + r.nextInt(20000))
       val (left, right) = (rows.iterator, rows.iterator)
       try while (left.hasNext) {
-        var count = 0
-        while (right.hasNext && count < mostRows && plain.sizeInBytes() < mostBytes) {
-          plain.write(InternalRow(right.next()))
-          count += 1
+          var count = 0
+          while (right.hasNext && count < mostRows && plain.sizeInBytes() < mostBytes) {
+            plain.write(InternalRow(right.next()))
+            count += 1
+          }
+          assert(batches.fill(ours, left, mostRows, mostBytes) == count,
+            s"${schema.sql}, at most $mostRows rows and $mostBytes bytes")
+          assert(ours.sizeInBytes() == plain.sizeInBytes())
+          Seq(ours, plain).foreach { each =>
+            each.finish()
+            each.reset()
+          }
         }
-        assert(batches.fill(ours, left, mostRows, mostBytes) == count, s"${schema.sql}, at most $mostRows rows and $mostBytes bytes")
-        assert(ours.sizeInBytes() == plain.sizeInBytes())
-        Seq(ours, plain).foreach { each =>
-          each.finish()
-          each.reset()
-        }
-      } finally Seq(ours, plain).foreach(_.root.close())
+      finally Seq(ours, plain).foreach(_.root.close())
     }
   }
 
