@@ -6,12 +6,11 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
-from urllib.parse import urlparse
 
 from strandline.channel import Channel
 from strandline.channel.progress.continued import is_query
 from strandline.channel.statements.inputs import Input
-from strandline.delta.storage import location_of
+from strandline.delta.storage import location_of, storage_of
 from strandline.delta.store_errors import without_secrets
 from strandline.errors import StrandlineError
 from strandline.report.explanation import Behind
@@ -33,8 +32,6 @@ _NOWHERE: tuple[object, ...] = ({"least": []},)
 """The summary of a channel that the query reads, but no row of which leads to the output."""
 
 Image = Callable[[Time], "list[Time] | None"]
-_SCHEMES = {"s3a": "s3", "s3n": "s3", "abfss": "abfs"}
-"""The names that Hadoop has for the schemes of object stores."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +146,7 @@ class QueryGraph:
                     return None, _ELSEWHERE
                 if "://" not in read.path and not read.path.removeprefix("file:").startswith("/"):
                     return None, "its recorded path is relative to an unknown folder: name it with channels=…, or --upstream"
-                if _storage(location) != _storage(location_of(channel.path)):
+                if storage_of(location) != storage_of(channel.path):
                     return None, _ELSEWHERE
                 found = Channel.open(location, self._storage)
                 if found.table_id == read.table:
@@ -234,9 +231,3 @@ def _through(into: Entry, paths: list[PathSummary], out: Entry) -> Image:
         return [out.leave(each) for each in found if each is not None]
 
     return image
-
-
-def _storage(location: str) -> tuple[str, str]:
-    """Return the scheme, and the bucket or host, of a location. Spark and others name the same scheme in different ways."""
-    url = urlparse(location)
-    return (_SCHEMES.get(url.scheme, url.scheme), url.netloc) if "://" in location else ("", "")
