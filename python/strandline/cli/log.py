@@ -8,6 +8,7 @@ from strandline.channel import Channel, Commit
 from strandline.cli.arguments import AsJson, ChannelPath, Most, StorageOptions, storage_of
 from strandline.cli.output import print_json, print_table
 from strandline.report.explanation import moment
+from strandline.report.history import newest_commits
 from strandline.time.domain import TimeDomain
 
 __all__ = ["log"]
@@ -18,12 +19,7 @@ _MOST_STATEMENTS = 5
 def log(path: ChannelPath, most: Most = 20, storage: StorageOptions = None, as_json: AsJson = False) -> None:
     """Show what each commit states, newest first."""
     channel = Channel.open(path, storage_of(storage))
-    entries = []
-    for version in range(channel.version, max(-1, channel.version - most), -1):
-        commit = channel.log.read(version)
-        if commit is None:
-            break
-        entries.append(_entry(commit, channel.domain))
+    entries = [_entry(commit, channel.domain) for commit in newest_commits(channel, most)]
     if as_json:
         print_json({"channel": channel.path, "commits": entries})
         return

@@ -10,6 +10,7 @@ from strandline.channel import Channel
 from strandline.cli.arguments import AsJson, ChannelPath, Most, StorageOptions, storage_of
 from strandline.cli.output import clean, line, print_json
 from strandline.errors import TimeDomainError
+from strandline.report.history import newest_commits
 from strandline.time.domain import Lex, Scalar, Time
 
 __all__ = ["timeline"]
@@ -95,10 +96,7 @@ def _scalar(time: Time, place: int | None) -> int:
 def _rows(channel: Channel, place: int | None, commits: int) -> dict[int, int]:
     """Return the number of rows by time, in the newest commits. Rows of a span count at its least time."""
     found: dict[int, int] = {}
-    for version in range(channel.version, max(-1, channel.version - commits), -1):
-        commit = channel.log.read(version)
-        if commit is None:
-            break
+    for commit in newest_commits(channel, commits):
         statement = commit.statement
         if statement is None:
             continue

@@ -32,6 +32,7 @@ LOG_DIR = "_delta_log"
 _CHECKPOINT_HINT = "_last_checkpoint"
 _NO_SYNC_OF_FOLDERS = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF}  # from some network file systems
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS}
+_SCHEMES = {"s3a": "s3", "s3n": "s3", "abfss": "abfs"}  # Hadoop's names for schemes
 _TELLING = (FileNotFoundError, NotADirectoryError)
 _REMEDIES = {
     (errno.ENOSPC, errno.EDQUOT): "Free space on the storage, then try again.",
@@ -589,3 +590,10 @@ def location_of(path: str | os.PathLike[str]) -> str:
             "Write s3://bucket/path. Give keys, tokens and signatures as storage options, which are not shown.",
         )
     return text.rstrip("/")
+
+
+def storage_of(path: str) -> tuple[str, str]:
+    """Return the storage of a path that has one set of credentials: this machine's files, or the scheme with a bucket or host."""
+    location = location_of(path)
+    url = urlparse(location)
+    return (_SCHEMES.get(url.scheme, url.scheme), url.netloc) if "://" in location else ("", "")

@@ -7,16 +7,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from strandline.channel import Channel, ProducerState
-from strandline.channel.progress.continued import is_query
 from strandline.channel.statements.statement import REGISTRAR
 from strandline.delta.store_errors import without_secrets
 from strandline.errors import StrandlineError, printable
-from strandline.ingest.names import CORRECTIONS, PARKED
 from strandline.ingest.recorded import entries_of, memory_of
 from strandline.page.cursor import Cursor, moment_of, texts
 from strandline.page.model import ChannelView, Distance, Holding, Late, Problem, RowsByTime
+from strandline.report.holders import kind_of
 
-__all__ = ["kind_of", "late_counts", "problem_of", "view_of"]
+__all__ = ["late_counts", "problem_of", "view_of"]
 
 _BUCKETS = 60
 _MOST_MOVES = 12
@@ -84,24 +83,6 @@ def _entries(cursor: Cursor) -> Mapping[str, Mapping[str, Any]]:
         return entries_of(cursor.progress)
     except StrandlineError:
         return {}
-
-
-def kind_of(name: str, state: ProducerState, ingests: Mapping[str, Any]) -> str:
-    """Return what kind of producer it is, as :class:`~strandline.page.model.Holding` has it.
-
-    >>> from strandline.time.antichain import Antichain
-    >>> from strandline.time.domain import int64
-    >>> state = ProducerState(0, Antichain(int64))
-    >>> kind_of("a", state, {}), kind_of("strandline:parked", state, {}), kind_of("strandline:parked", state, {"q": {}})
-    ('producer', 'producer', 'ingest')
-    """
-    if name == REGISTRAR:
-        return "registrar"
-    if ingests and name in {CORRECTIONS, PARKED, *(f"{PARKED}:{query}" for query in ingests)}:
-        return "ingest"
-    if state.owner is not None and state.owner.id in ingests:
-        return "partition"
-    return "query" if is_query(name, state) else "producer"
 
 
 def _holding(cursor: Cursor, name: str, state: ProducerState, ingests: Mapping[str, Any], now_ms: int) -> Holding:

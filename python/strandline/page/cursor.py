@@ -16,14 +16,13 @@ from strandline.errors import StrandlineError
 from strandline.page.lead import Lead
 from strandline.page.model import Move, Since
 from strandline.report.history import History
+from strandline.report.unread import UnreadRows
 from strandline.time.antichain import Antichain
 
 __all__ = ["Cursor", "moment_of"]
 
 _LAST_MS = 253_402_300_799_999  # the year 9999
 _MOST_MOVES = 200
-_MOST_READ = 1000
-"""So many commits are read at most to count what a query has not read."""
 _MOST_SEARCHES = 20
 
 
@@ -76,19 +75,17 @@ class Cursor:
         self.changed_ms: int | None = None
         self.reads: dict[str, tuple[Input, ...]] = {}
         """What the newest commit of each producer says that its query has read."""
+        self.unread = UnreadRows(channel)
         self.moves: deque[Move] = deque(maxlen=_MOST_MOVES)
         self.rows: Counter[int] = Counter()
         """The rows of the commits in the window, by the number of their times."""
         self._window = window
         self._row_commits: deque[_Rows] = deque()
-        self._sizes: dict[int, int | None] = {}
-        """The number of rows of commits, by version."""
         self._since: dict[str, tuple[int, int | None]] = {}
-        self._steps: dict[str, deque[tuple[int, int | None]]] = {}
-        """The number of what each producer held, from each moment on."""
+        self._steps: dict[str | None, deque[tuple[int, int | None]]] = {}
+        """The number of what each producer held, and of the frontier (``None``), from each moment on."""
         self._far: deque[tuple[int, int]] = deque(maxlen=_MOST_MOVES)
         """The furthest number, from each moment on."""
-        self._front: deque[tuple[int, int | None]] = deque(maxlen=_MOST_MOVES)
         self._searched: set[str] = set()
         self._states: tuple[int, list[tuple[str, ProducerState]]] | None = None
         self._begin()
@@ -106,13 +103,10 @@ class Cursor:
         commit = self.channel.log.read(first)
         self.first_ms = None if commit is None else moment_of(commit.timestamp_ms)
         self.changed_ms = self.first_ms
-        self._frontier = self.progress.frontier.copy()
-        self.moves.append(self._move(first, self.first_ms))
+        self._moved(first, self.first_ms)
         for state in [*(state for _, state in self.states), self.progress.get(REGISTRAR)]:
             for time in () if state is None else state.holds:
                 self._reach(self.lead(time), self.first_ms)
-        if self.first_ms is not None:
-            self._front.append((self.first_ms, self.lead.least(self._frontier)))
         if commit is not None:
             self._note(commit, self.first_ms)
         self.update()
@@ -150,28 +144,21 @@ class Cursor:
                 if state is None or (old is not None and old.holds == state.holds):
                     continue
                 self._since[name] = (commit.version, ms)
-                if ms is not None:
-                    steps = self._steps.setdefault(name, deque(maxlen=_MOST_MOVES))
-                    if not steps and old is not None and self.first_ms is not None:
-                        steps.append((self.first_ms, self.lead.least(old.holds)))
-                    steps.append((ms, self.lead.least(state.holds)))
+                if ms is not None and old is not None and name not in self._steps:
+                    self._step(name, old.holds, self.first_ms)
+                self._step(name, state.holds, ms)
                 for time in state.holds:
                     self._reach(self.lead(time), ms)
             for name in statement.removed:
                 for of in (self._since, self._steps, self.reads):
                     of.pop(name, None)
         self._note(commit, ms)
-        frontier = self.progress.frontier
-        if frontier != self._frontier:
-            self._frontier = frontier.copy()
-            self.moves.append(self._move(commit.version, ms))
-            if ms is not None:
-                self._front.append((ms, self.lead.least(frontier)))
+        if self.progress.frontier != self._frontier:
+            self._moved(commit.version, ms)
 
     def _note(self, commit: Commit, ms: int | None) -> None:
         """Remember what a commit brings: its rows, and what its query has read."""
-        counts = commit.files.rows
-        self._remember(commit.version, None if -1 in counts else sum(counts))
+        self.unread.note(commit)
         statement = commit.statement
         if statement is None:
             return
@@ -198,8 +185,15 @@ class Cursor:
             if ms is not None:
                 self._far.append((ms, number))
 
-    def _move(self, version: int, ms: int | None) -> Move:
-        return Move(version, ms, texts(self._frontier))
+    def _moved(self, version: int, ms: int | None) -> None:
+        """Remember that the frontier is what it is from this commit on."""
+        self._frontier = self.progress.frontier.copy()
+        self.moves.append(Move(version, ms, texts(self._frontier)))
+        self._step(None, self._frontier, ms)
+
+    def _step(self, name: str | None, holds: Antichain, ms: int | None) -> None:
+        if ms is not None:
+            self._steps.setdefault(name, deque(maxlen=_MOST_MOVES)).append((ms, self.lead.least(holds)))
 
     def _search(self) -> None:
         """Find what queries have read whose newest commits are older than the window. Each is searched for once."""
@@ -241,48 +235,12 @@ class Cursor:
         Returns:
             Moments with distances, in seconds for clocks. Where there is no distance, because nothing was held or stated, 0.
         """
-        if name is None:
-            steps = list(self._front)
-        else:
-            steps = list(self._steps.get(name, ()))
-            if not steps and self.first_ms is not None:
-                state = self.progress.get(name)
-                steps = [(self.first_ms, None if state is None else self.lead.least(state.holds))]
+        steps = list(self._steps.get(name, ()))
+        if not steps and name is not None and self.first_ms is not None:
+            state = self.progress.get(name)
+            steps = [(self.first_ms, None if state is None else self.lead.least(state.holds))]
         scale = 1e6 if self.lead.is_clock else 1
         return tuple((ms, value / scale) for ms, value in _behind(steps, list(self._far), now_ms))
-
-    def unread(self, read: Input) -> tuple[int, int | None, bool] | None:
-        """Return the commits and rows that come after a position, and whether all were counted; ``None`` if nothing does."""
-        commits = self.version - read.commit + 1
-        if commits <= 0:
-            return None
-        rows = 0
-        first = max(read.commit, self.version - _MOST_READ + 1, 0)
-        for version in range(first, self.version + 1):
-            size = self._size(version)
-            if size is None:
-                return commits, None, False
-            rows += size
-        if read.file and first == read.commit:
-            rows -= self._first_files(read)
-        return commits, rows, first == read.commit
-
-    def _first_files(self, read: Input) -> int:
-        commit = self.channel.log.read(read.commit)
-        return 0 if commit is None else sum(rows for rows in commit.files.rows[: read.file] if rows > 0)
-
-    def _size(self, version: int) -> int | None:
-        if version not in self._sizes:
-            commit = self.channel.log.read(version)
-            counts = [-1] if commit is None else commit.files.rows
-            self._remember(version, None if -1 in counts else sum(counts))
-        return self._sizes[version]
-
-    def _remember(self, version: int, rows: int | None) -> None:
-        self._sizes[version] = rows
-        if len(self._sizes) > 4 * _MOST_READ:
-            for old in sorted(self._sizes)[: 2 * _MOST_READ]:
-                del self._sizes[old]
 
 
 def texts(times: Antichain, most: int = 100) -> tuple[str, ...]:

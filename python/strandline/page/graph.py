@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from strandline.channel import ProducerState
+from strandline.channel import Channel, ProducerState
 from strandline.channel.statements.inputs import Input
 from strandline.channel.statements.statement import REGISTRAR
 from strandline.delta.store_errors import without_secrets
 from strandline.errors import StrandlineError, printable
 from strandline.ingest.recorded import entries_of
-from strandline.page.channel_view import kind_of
 from strandline.page.cursor import Cursor, texts
 from strandline.page.model import ChannelView, Edge, Node, Unread
+from strandline.report.graph import query_in
+from strandline.report.holders import kind_of
 from strandline.scope import Scope
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time
@@ -124,8 +125,8 @@ class _Graph:
         if query not in self._known:
             loop = state.state.get("loop") if isinstance(state.state, dict) else None
             told = loop.get("query") if isinstance(loop, dict) else None
-            name = told if isinstance(told, str) and told else f"query {query[:8]}"
-            self._known[query] = self._recorded(view, cursor, reads) or (f"query-{query}", name)
+            shown = told if isinstance(told, str) and told else f"query {query[:8]}"
+            self._known[query] = self._recorded(cursor.channel, name, reads) or (f"query-{query}", shown)
         id_, label = self._known[query]
         gone = state.owner is not None and state.owner.is_dead()
         note = "its process is gone" if gone else f"query {query[:8]}" if label != f"query {query[:8]}" else ""
@@ -134,21 +135,10 @@ class _Graph:
         for read in reads:
             self._add_read(id_, printable(label), read)
 
-    def _recorded(self, view: ChannelView, cursor: Cursor, reads: Sequence[Input]) -> tuple[str, str] | None:
-        """Return the id and the name of the query of a scope that this is: it writes the channel, and reads what this one reads.
-
-        A query whose commits say nothing is the only one of the scope that writes the channel, if it is the only producer.
-        """
-        for number, scope in enumerate(self._scopes):
-            names = {name for name, channel in scope.channels.items() if channel.table == view.table}
-            fitting = [(name, query) for name, query in scope.queries.items() if names & set(query.writes)]
-            tables = {read.table for read in reads}
-            for name, query in fitting:
-                same = {scope.channels[each].table for each in query.reads} == tables
-                alone = not tables and len(fitting) == 1 and len(cursor.progress.producers) == 1
-                if same or alone:
-                    return f"scope-{number}-{name}", name
-        return None
+    def _recorded(self, channel: Channel, producer: str, reads: Sequence[Input]) -> tuple[str, str] | None:
+        """Return the id and the name of the query of a scope that writes a channel as a producer."""
+        named = ((number, query_in(scope, channel, producer, reads)) for number, scope in enumerate(self._scopes))
+        return next(((f"scope-{number}-{name}", name) for number, name in named if name is not None), None)
 
     def _add_read(self, query: str, label: str, read: Input) -> None:
         known = self._tables.get(read.table)
@@ -158,13 +148,8 @@ class _Graph:
             self.nodes.setdefault(id_, Node(id_, "channel", printable(shown or "another channel"), "not on this page"))
             self.edges[id_, query] = Edge(id_, query, None)
             return
-        unread = None
-        try:
-            counted = None if known.cursor is None else known.cursor.unread(read)
-        except StrandlineError:  # a commit in between is damaged
-            counted = None
-        if counted is not None:
-            unread = Unread(label, *counted)
+        behind = None if known.cursor is None else known.cursor.unread.after(read)
+        unread = None if behind is None else Unread(label, behind.commits, behind.rows, behind.exact and behind.rows is not None)
         before = self.edges.get((known.view.id, query))
         if before is not None and _size(before.unread) >= _size(unread):
             return  # by another output of the query, which is further behind

@@ -1,4 +1,7 @@
-"""Where the nodes of the graph stand: in layers from left to right, with few crossings, and edges that go back below."""
+"""Where the nodes of the graph stand: in layers from left to right, with few crossings, and edges that go back below.
+
+No well-kept Python library has this layout: grandalf's newest release is of January 2023, and its licence is the GPL or the EPL.
+"""
 
 from __future__ import annotations
 

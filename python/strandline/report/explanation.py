@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from typing import Any
 
@@ -92,9 +92,7 @@ class Holder:
             "release": self.release,
             "session": self.session,
             "gone": self.gone,
-            "behind": [
-                {"channel": each.channel, "commits": each.commits, "rows": each.rows, "exact": each.exact} for each in self.behind
-            ],
+            "behind": [asdict(each) for each in self.behind],
             "reads": None if self.reads is None else list(self.reads),
             "way": list(self.way),
             "sure": self.sure,

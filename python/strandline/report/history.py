@@ -13,7 +13,7 @@ from strandline.channel.statements.statement import Statement
 from strandline.delta.table import CHECKPOINT_INTERVAL
 from strandline.errors import StrandlineError
 
-__all__ = ["History", "Newest", "Since"]
+__all__ = ["History", "Newest", "Since", "newest_commits"]
 
 _PROBE = 100
 """About so many commits are read to know every producer's state at a version."""
@@ -42,6 +42,15 @@ class Newest(NamedTuple):
 
     commit: Commit | None
     why: str = ""
+
+
+def newest_commits(channel: Channel, most: int) -> Iterator[Commit]:
+    """Yield the newest commits of a channel, the newest first: at most so many, and none before one that the log has lost."""
+    for version in range(channel.version, max(-1, channel.version - most), -1):
+        commit = channel.log.read(version)
+        if commit is None:
+            return
+        yield commit
 
 
 class _NotKnown(Exception):  # noqa: N818 - it ends a search, and is no error of it

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from strandline.channel import Channel, ProducerState, WriterSession
+from strandline.channel.progress.continued import is_query
 from strandline.channel.statements.statement import REGISTRAR
 from strandline.errors import StrandlineError
 from strandline.ingest import Status
 from strandline.ingest.admin import PartitionStatus, status_of
 from strandline.ingest.names import CORRECTIONS, PARKED
-from strandline.ingest.recorded import entries_of, own_names
+from strandline.ingest.recorded import entries_of
 from strandline.report.explanation import moment
 from strandline.report.history import History
 from strandline.report.shell_words import drop_command
 from strandline.time.domain import TimeDomain
 
-__all__ = ["Described", "Describer"]
+__all__ = ["Described", "Describer", "kind_of"]
 
 
 class Described(NamedTuple):
@@ -26,6 +28,29 @@ class Described(NamedTuple):
     what: str
     release: str
     drop: str = ""
+
+
+def kind_of(name: str, state: ProducerState, ingests: Collection[str]) -> str:
+    """Return a producer's kind: ``producer``, ``partition`` (of an outside stream), ``query``, ``ingest`` or ``registrar``.
+
+    Args:
+        name: The producer's name.
+        state: Its state.
+        ingests: The queries that are ingests of the channel.
+
+    >>> from strandline.time.antichain import Antichain
+    >>> from strandline.time.domain import int64
+    >>> state = ProducerState(0, Antichain(int64))
+    >>> kind_of("a", state, ()), kind_of("strandline:parked", state, ()), kind_of("strandline:parked", state, ["q"])
+    ('producer', 'producer', 'ingest')
+    """
+    if name == REGISTRAR:
+        return "registrar"
+    if ingests and name in {CORRECTIONS, PARKED, *(f"{PARKED}:{query}" for query in ingests)}:
+        return "ingest"
+    if state.owner is not None and state.owner.id in ingests:
+        return "partition"
+    return "query" if is_query(name, state) else "producer"
 
 
 class Describer:
@@ -42,13 +67,11 @@ class Describer:
         self._status: Status | None = None
         self._partitions: dict[str, PartitionStatus] = {}
         self._queries: frozenset[str] = frozenset()
-        self._owned: frozenset[str] = frozenset()
         self.problem: str | None = None
         """Why the states of an ingest cannot be read."""
         try:
             self._queries = frozenset(entries_of(channel.progress))
             if self._queries:
-                self._owned = frozenset(own_names(channel.progress))
                 self._status = status_of(channel)
                 self._partitions = {each.name: each for each in self._status.partitions}
         except StrandlineError as error:
@@ -61,16 +84,17 @@ class Describer:
 
     def describe(self, name: str, state: ProducerState) -> Described:
         """Return what is known of a producer, or of the registrar under its own name."""
-        if name == REGISTRAR:
+        kind = kind_of(name, state, self._queries)
+        if kind == "registrar":
             return Described(
                 "registrar",
                 "the channel is not sealed, so new producers may join at these times",
                 "seal the channel if no producer will join: Channel.open(path).seal()",
             )
-        if name in self._owned:
+        if kind == "ingest":
             return self._own(name, state)
         partition = self._partitions.get(name)
-        if partition is not None and self._is_partition(name, state):
+        if partition is not None and (kind == "partition" or (state.owner is None and self._was_partition(name))):
             return self._partition(partition, state)
         return self._producer(name, state)
 
@@ -85,9 +109,7 @@ class Describer:
             "ingest", what, "the next batch of the ingest, or strandline.ingest.release_parked(path) if its query has ended"
         )
 
-    def _is_partition(self, name: str, state: ProducerState) -> bool:
-        if state.owner is not None:
-            return state.owner.id in self._queries
+    def _was_partition(self, name: str) -> bool:
         commit = self._history.newest(name).commit  # a state says nothing: a program keeps in it what it likes
         return commit is not None and not self._queries.isdisjoint(commit.transactions)
 

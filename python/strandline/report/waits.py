@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from strandline.report.explanation import Holder
-from strandline.report.upstream import Edge
+from strandline.report.graph import Edge
 
 __all__ = ["Read", "Waits"]
 

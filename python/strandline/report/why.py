@@ -6,14 +6,14 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from strandline.channel import Channel, ProducerState
+from strandline.channel import Channel
 from strandline.channel.progress.continued import is_query
 from strandline.channel.statements.statement import REGISTRAR
 from strandline.errors import ScopeError, StrandlineError
 from strandline.report.explanation import Explanation, Holder
+from strandline.report.graph import Edge, QueryGraph
 from strandline.report.history import History
 from strandline.report.holders import Describer
-from strandline.report.upstream import Edge, Upstream
 from strandline.report.waits import Read, Waits
 from strandline.scope import Scope
 from strandline.time.domain import Time, TimeDomain
@@ -91,17 +91,17 @@ def explain(
         asked = source if isinstance(source, Channel) else Channel.open(source, storage)
     asked.refresh()
     opened = [asked, *(each if isinstance(each, Channel) else Channel.open(each, storage) for each in channels)]
-    upstream = Upstream(storage, scopes, opened, follow=follow)
-    return _Search(asked, asked_time(asked.domain, time), upstream, most, history).explanation()
+    graph = QueryGraph(storage, scopes, opened, follow=follow)
+    return _Search(asked, asked_time(asked.domain, time), graph, most, history).explanation()
 
 
 class _Search:
     """One walk upstream. It collects the holders, the asked channel's first."""
 
-    def __init__(self, asked: Channel, time: Time, upstream: Upstream, most: int, history: int) -> None:
+    def __init__(self, asked: Channel, time: Time, graph: QueryGraph, most: int, history: int) -> None:
         self._asked, self._time = asked, time
         self._domain: TimeDomain = asked.domain
-        self._upstream, self._most, self._limit = upstream, most, history
+        self._graph, self._most, self._limit = graph, most, history
         self._found: dict[Key, Holder] = {}
         self._waits = Waits()
         self._visited: dict[tuple[str, tuple[str, ...]], list[Key]] = {}
@@ -116,7 +116,7 @@ class _Search:
         for history, describer in self._tools.values():
             if history.problem is not None:
                 self._notes[f"a part of the log of {describer.path} cannot be read: {history.problem.rstrip('.')}"] = None
-        self._notes |= self._upstream.problems
+        self._notes |= dict.fromkeys(self._graph.problems)
         holders = self._waits.judged(self._found)
         return Explanation(
             self._asked.path,
@@ -226,12 +226,10 @@ class _Search:
     ) -> None:
         """Look upstream of a holder."""
         holder = self._found[key]
-        inputs = self._upstream.inputs(channel, holder.name, self._tools[channel.table_id][0])
-        state: ProducerState | None = channel.progress.get(holder.name)
+        inputs = self._graph.inputs(channel, holder.name, self._tools[channel.table_id][0])
         if inputs.edges is None:
-            query = is_query(holder.name, state)
-            if query or (inputs.why and _may_be_query(holder.name, state)):
-                self._found[key] = _not_known(holder, inputs.why, query=query)
+            if is_query(holder.name, channel.progress.get(holder.name)):
+                self._found[key] = _not_known(holder, inputs.why)
             return
         for edge in inputs.edges:
             self._waits.add(key, self._read(edge, holder, to_asked, steps, way, above))
@@ -268,25 +266,14 @@ class _Search:
         return Read(edge, found or [], far=found is None)
 
 
-def _may_be_query(name: str, state: ProducerState | None) -> bool:
-    """Return whether a query of an earlier release may write as a producer: it is the owner, and keeps nothing of a program's."""
-    return state is not None and state.owner is not None and (state.state is None or name.startswith("query-"))
-
-
-def _not_known(holder: Holder, why: str, *, query: bool) -> Holder:
-    """Return a holder of which it is not known what it reads. It may wait for an input, so it is dropped only if it is gone."""
-    unknown = "" if query else "it may be a query's; then "
-    unknown += f"it is not known which channels it reads, because {why or 'its commits do not say it'}; add it to a scope"
+def _not_known(holder: Holder, why: str) -> Holder:
+    """Return a query of which it is not known what it reads. It may wait for an input, so it is dropped only if it is gone."""
+    unknown = f"it is not known which channels it reads, because {why or 'its commits do not say it'}; add it to a scope"
+    query = replace(holder, kind="query", what=f"{unknown}; {holder.what}")
     if holder.gone:
-        return replace(holder, kind="query" if query else holder.kind, what=f"{unknown}; {holder.what}")
-    runs = "see whether it runs, and whether what it reads has closed the time"
-    release = f"the query's next batches: {runs}" if query else f"its next commit: {runs}"
-    return replace(
-        holder,
-        kind="query" if query else holder.kind,
-        what=f"{unknown}; {holder.what}",
-        release=f"{release}; if it has stopped, start it again",
-    )
+        return query
+    runs = "see whether it runs, and whether what it reads has closed the time; if it has stopped, start it again"
+    return replace(query, release=f"the query's next batches: {runs}")
 
 
 def _after(edge: Edge, to_asked: ToAsked) -> ToAsked:

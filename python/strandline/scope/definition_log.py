@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from urllib.parse import urlparse
 
-from strandline.delta.storage import LocalStore, inside, location_of, open_store
+from strandline.delta.storage import LocalStore, inside, location_of, open_store, storage_of
 from strandline.errors import ScopeError
 from strandline.scope.definition import ScopeDefinition
 
@@ -97,7 +96,7 @@ class DefinitionLog:
         return f"{self.location}/{inside(path)}"
 
     def _check_storage(self, location: str) -> None:
-        if _storage_of(location) != _storage_of(self.location):
+        if storage_of(location) != storage_of(self.location):
             raise ScopeError(
                 "STRANDLINE_SCOPE_STORAGE_DIFFERS",
                 f"The channel {location[:300]} is on another storage than the scope {self.location}, so the scope's storage "
@@ -124,12 +123,6 @@ class DefinitionLog:
         if created:
             self._store.sync_commit(_file(number))
         return created
-
-
-def _storage_of(location: str) -> tuple[str, str]:
-    """Return scheme and authority of a location. Hadoop's ``s3a`` and ``s3n`` are names of ``s3``."""
-    url = urlparse(location) if "://" in location else urlparse("file:///")
-    return ("s3" if url.scheme in ("s3a", "s3n") else url.scheme), url.netloc
 
 
 def _file(number: int) -> str:

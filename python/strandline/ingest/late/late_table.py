@@ -18,7 +18,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from strandline.channel import Channel, ChannelError, DataFile
 from strandline.delta.file_stats import delta_stats
 from strandline.delta.log import DeltaCommit, DeltaLog
-from strandline.delta.storage import Store, inside, location_of, open_store
+from strandline.delta.storage import Store, inside, location_of, open_store, storage_of
 from strandline.delta.store_errors import native
 from strandline.delta.table import NO_HOOKS, Table, add_columns, create_table, different_columns, stored_schema
 from strandline.errors import IngestError
@@ -410,19 +410,13 @@ def check_storage(named: str, *own: str) -> str:
     Traceback (most recent call last):
     strandline.errors.IngestError: [STRANDLINE_LATE_TABLE_ELSEWHERE] ...
     """
-    if _storage_of(named) in map(_storage_of, own):
+    if storage_of(named) in map(storage_of, own):
         return named
     raise IngestError(
         "STRANDLINE_LATE_TABLE_ELSEWHERE",
         f"The log of {own[0]} names a late table on another storage, {named[:200]!r}. It is not opened with your credentials.",
         "If the table is yours, name it: publish_late_rows(path, late_path=…) or give_up_late_rows(path, query, late_path=…).",
     )
-
-
-def _storage_of(path: str) -> str:
-    """Return the storage that has one set of credentials: this machine's files, or a bucket, container or host."""
-    location = location_of(path)
-    return "/".join(location.split("/", 3)[:3]).replace("s3a://", "s3://") if "://" in location else ""
 
 
 def cancelled_since(known: Sequence[Any]) -> list[Any]:

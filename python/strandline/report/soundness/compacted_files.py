@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -13,7 +13,7 @@ from strandline.delta.checks.checkpoints import compacted_logs
 from strandline.delta.data_file import DataFile
 from strandline.delta.log import MAX_COMMIT_BYTES
 from strandline.delta.storage import LOG_DIR, commit_name
-from strandline.report.soundness.commit_checks import actions_of, check_file_actions, metadata_of
+from strandline.report.soundness.commit_checks import Actions, actions_of, check_file_actions, metadata_of
 from strandline.report.soundness.verification import Violated, violated
 
 __all__ = ["check_compacted"]
@@ -31,7 +31,6 @@ _FIELDS = {
 _NEEDED_OF_REMOVES = {"path", "deletionTimestamp", "deletionVector"}
 """What readers and VACUUM take from a remove. The rest repeats the add, and may be left out."""
 
-Actions = Mapping[str, list[dict[str, Any]]]
 Key = tuple[str, str]
 """An action's kind, and what it is about: a file, an application, a domain."""
 

@@ -6,7 +6,6 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from strandline.channel import Channel, ChannelError, Log
 from strandline.delta.checks.checkpoints import Checkpoints, compacted_logs
@@ -30,7 +29,7 @@ from strandline.ingest.recorded import (
     registrar_state,
 )
 from strandline.report.soundness.checkpoint_file import read_checkpoint
-from strandline.report.soundness.commit_checks import actions_of
+from strandline.report.soundness.commit_checks import Actions, actions_of
 from strandline.report.soundness.compacted_files import check_compacted
 from strandline.report.soundness.file_checks import FileCounts, check_file, check_files
 from strandline.report.soundness.log_checks import LogState, Replay
@@ -139,7 +138,7 @@ def _is_written_by_strandline(log: Log) -> bool:
     return not readable
 
 
-def _names_strandline(actions: Mapping[str, list[dict[str, Any]]]) -> bool:
+def _names_strandline(actions: Actions) -> bool:
     """Return whether a commit's writer, its statement or a time column says so. Names, paths and predicates may have any text."""
     said = [body.get(field) for body in actions.get("commitInfo", ()) for field in ("engineInfo", "userMetadata")]
     columns = [body.get("schemaString") for body in actions.get("metaData", ())]

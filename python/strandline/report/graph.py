@@ -1,42 +1,37 @@
-"""Where a producer's rows come from: the channels that its query reads, as its commits or a scope say. Nothing is guessed."""
+"""The graph upstream of a channel: what each producer's query reads, as its commits or a scope say. Nothing is guessed."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
-from urllib.parse import urlparse
+from typing import NamedTuple
 
 from strandline.channel import Channel
 from strandline.channel.progress.continued import is_query
 from strandline.channel.statements.inputs import Input
-from strandline.delta.data_file_columns import DataFiles
-from strandline.delta.storage import location_of
+from strandline.delta.storage import location_of, storage_of
 from strandline.delta.store_errors import without_secrets
 from strandline.errors import StrandlineError
 from strandline.report.explanation import Behind
 from strandline.report.history import History
 from strandline.report.steps import least_images
+from strandline.report.unread import UnreadRows
 from strandline.scope import Scope
 from strandline.time.domain import Time
 from strandline.time.entry import Entry
 from strandline.time.summary import PathSummary
 
-__all__ = ["Edge", "Inputs", "Upstream"]
+__all__ = ["Edge", "Inputs", "QueryGraph", "query_in"]
 
 _OTHER = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+:/(?!/)")
 """A URL of Hadoop's without a host, as ``dbfs:/lake/in``. A letter with a colon is a drive."""
 _ELSEWHERE = "it is on another storage than the channel: name it with channels=…, or --upstream"
 
-_MOST_COMMITS = 1000
-
-_NOWHERE: tuple[Any, ...] = ({"least": []},)
+_NOWHERE: tuple[object, ...] = ({"least": []},)
 """The summary of a channel that the query reads, but no row of which leads to the output."""
 
 Image = Callable[[Time], "list[Time] | None"]
-_SCHEMES = {"s3a": "s3", "s3n": "s3", "abfss": "abfs"}
-"""The names that Hadoop has for the schemes of object stores."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +71,7 @@ class Inputs(NamedTuple):
     why: str = ""
 
 
-class Upstream:
+class QueryGraph:
     """Finds the inputs of queries, and opens each channel once.
 
     Args:
@@ -100,16 +95,16 @@ class Upstream:
         self._opened: dict[str, Channel] = {channel.table_id: channel for channel in channels}
         self._failed: dict[str, str] = {}
         self._replaced: set[str] = set()
-        self._rows: dict[tuple[str, int], DataFiles | None] = {}
-        self.problems: dict[str, None] = {}
+        self._unread: dict[str, UnreadRows] = {}
+
+    @property
+    def problems(self) -> list[str]:
         """What of the inputs cannot be read, in words."""
+        failed = ((path, unread.problem) for path, unread in self._unread.items())
+        return [f"a part of {path} cannot be read: {what.rstrip('.')}" for path, what in failed if what is not None]
 
     def inputs(self, channel: Channel, producer: str, history: History) -> Inputs:
-        """Return what a producer's query reads, as its newest commit or a scope says.
-
-        A scope does not name the producer of a query. It speaks for the producer that has the name of its query, or for a query
-        that is the only producer of a channel which one query of the scope writes.
-        """
+        """Return what a producer's query reads, as its newest commit or a scope says (:func:`query_in`)."""
         newest = history.newest(producer)
         statement = None if newest.commit is None else newest.commit.statement
         if statement is not None and statement.reads:
@@ -151,7 +146,7 @@ class Upstream:
                     return None, _ELSEWHERE
                 if "://" not in read.path and not read.path.removeprefix("file:").startswith("/"):
                     return None, "its recorded path is relative to an unknown folder: name it with channels=…, or --upstream"
-                if _storage(location) != _storage(location_of(channel.path)):
+                if storage_of(location) != storage_of(channel.path):
                     return None, _ELSEWHERE
                 found = Channel.open(location, self._storage)
                 if found.table_id == read.table:
@@ -173,59 +168,59 @@ class Upstream:
         return self._opened.get(table), self._failed.get(table)
 
     def _of_scope(self, scope: Scope, channel: Channel, producer: str) -> list[Edge]:
-        name = next((name for name, entry in scope.channels.items() if entry.table == channel.table_id), "")
-        writing = {query_name: query for query_name, query in scope.queries.items() if name in query.writes}
-        known = channel.progress.producers
-        named = {each for each, state in known.items() if each.startswith("query-") or is_query(each, state)}
-        lives = {each for each, state in known.items() if state.holds}  # an operator's that has ended counts no more
-        alone = len(writing) == 1 and named | lives == {producer} and producer in named
-        found = []
-        for query_name, query in writing.items():
-            if not alone and query_name != producer:
+        query_name, name = query_in(scope, channel, producer), _name_in(scope, channel.table_id)
+        if query_name is None:
+            return []
+        query, found = scope.queries[query_name], []
+        for read in query.reads:
+            summaries = query.summaries.get(read, {}).get(name)
+            if not summaries:
+                continue  # no row of this input reaches the output
+            entry = scope.channels[read]
+            source, problem = self._of_entry(scope, read, entry.table)
+            if source is None:
+                found.append(Edge(query_name, without_secrets(entry.path), None, problem, lambda _: None))
                 continue
-            for read in query.reads:
-                summaries = query.summaries.get(read, {}).get(name)
-                if not summaries:
-                    continue  # no row of this input reaches the output
-                entry = scope.channels[read]
-                source, problem = self._of_entry(scope, read, entry.table)
-                if source is None:
-                    found.append(Edge(query_name, without_secrets(entry.path), None, problem, lambda _: None))
-                    continue
-                paths = list(summaries)
-                image = _through(Entry(source.domain, scope.domain), paths, Entry(channel.domain, scope.domain))
-                steps = tuple(f"{path} of {scope.domain}" for path in paths if not path.is_identity)
-                found.append(Edge(query_name, source.path, source, None, image, steps))
+            paths = list(summaries)
+            image = _through(Entry(source.domain, scope.domain), paths, Entry(channel.domain, scope.domain))
+            steps = tuple(f"{path} of {scope.domain}" for path in paths if not path.is_identity)
+            found.append(Edge(query_name, source.path, source, None, image, steps))
         return found
 
     def _behind(self, channel: Channel, read: Input) -> Behind | None:
-        """Return what a query has not read, from the statements of the channel's log. A commit is read once for all queries."""
-        first, newest = read.commit, channel.version
-        if first > newest:
-            return None
-        rows: int | None = 0
-        last = min(newest, first + _MOST_COMMITS - 1)
-        for version in range(first, last + 1):
-            files = self._files(channel, version)
-            if files is None:
-                rows = None
-                break
-            counts = files.rows[read.file if version == first else 0 :]
-            rows = None if rows is None or -1 in counts else rows + sum(counts)
-        return Behind(channel.path, newest - first + 1, None if rows is None else int(rows), last == newest)
+        """Return what a query has not read. A commit is read once for all queries."""
+        return self._unread.setdefault(channel.path, UnreadRows(channel)).after(read)
 
-    def _files(self, channel: Channel, version: int) -> DataFiles | None:
-        """Return the files that a commit adds; ``None`` if it is gone, or cannot be read."""
-        key = channel.table_id, version
-        if key not in self._rows:
-            commit = None
-            try:
-                commit = channel.log.read(version)
-                self._rows[key] = None if commit is None else commit.files
-            except StrandlineError as error:
-                self._rows[key] = None
-                self.problems[f"a part of {channel.path} cannot be read: {error.what.rstrip('.')}"] = None
-        return self._rows[key]
+
+def query_in(scope: Scope, channel: Channel, producer: str, reads: Iterable[Input] = ()) -> str | None:
+    """Return the name of the query of a scope that writes a channel as a producer; ``None`` if the scope does not say it.
+
+    A scope does not name the producer of a query. If the producer's commits say what it reads, the query reads the same channels.
+    Otherwise the scope speaks for a producer that has the name of its query, and for a query that is the only producer of a
+    channel which one query of the scope writes. A query of the scope that reads no channel is one whose commits do not say it.
+
+    Args:
+        scope: The scope.
+        channel: The channel.
+        producer: The producer's name.
+        reads: What the producer's commits say that it reads.
+    """
+    name, tables = _name_in(scope, channel.table_id), {read.table for read in reads}
+    writing = {query_name: query for query_name, query in scope.queries.items() if name in query.writes}
+    if not tables and producer in writing:
+        return producer
+    for query_name, query in writing.items():
+        if {scope.channels[read].table for read in query.reads} == tables:
+            return query_name
+    known = channel.progress.producers
+    named = {each for each, state in known.items() if each.startswith("query-") or is_query(each, state)}
+    lives = {each for each, state in known.items() if state.holds}  # an operator's that has ended counts no more
+    alone = len(writing) == 1 and named | lives == {producer} and producer in named
+    return next(iter(writing)) if alone and not tables else None
+
+
+def _name_in(scope: Scope, table: str) -> str:
+    return next((name for name, entry in scope.channels.items() if entry.table == table), "")
 
 
 def _through(into: Entry, paths: list[PathSummary], out: Entry) -> Image:
@@ -236,9 +231,3 @@ def _through(into: Entry, paths: list[PathSummary], out: Entry) -> Image:
         return [out.leave(each) for each in found if each is not None]
 
     return image
-
-
-def _storage(location: str) -> tuple[str, str]:
-    """Return the scheme, and the bucket or host, of a location. Spark and others name the same scheme in different ways."""
-    url = urlparse(location)
-    return (_SCHEMES.get(url.scheme, url.scheme), url.netloc) if "://" in location else ("", "")
