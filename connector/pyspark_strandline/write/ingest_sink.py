@@ -18,9 +18,9 @@ from pyspark_strandline.column_types import check_stored_types
 from pyspark_strandline.options import IngestOptions
 from pyspark_strandline.schema import arrow_schema, quoted
 from pyspark_strandline.workers import QUERIES_KEPT, Recent, uncollected, without_stack
-from pyspark_strandline.write.channel_output import query_owner
 from pyspark_strandline.write.commit_record import CommitRecord, record_of
 from pyspark_strandline.write.offset_log import ends_in_first_snapshot, newest_read_moment_ms, read_moment_ms
+from pyspark_strandline.write.query_owner import query_owner
 from strandline.errors import StrandlineError
 from strandline.ingest import BatchStart, Ingest, IngestTask, Moment, Policy, Settings, TaskReport, parse_policy
 from strandline.time.arrow import TIME_KEY

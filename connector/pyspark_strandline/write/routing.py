@@ -11,7 +11,7 @@ from pyspark.sql.types import StructField, StructType
 from pyspark_strandline.column_types import check_stored_types
 from pyspark_strandline.options import OutputPlace, WriteOptions
 from pyspark_strandline.schema import channel_schema, time_field_of
-from pyspark_strandline.write.channel_output import ChannelOutput
+from pyspark_strandline.write.channel.channel_output import ChannelOutput
 from strandline.errors import StrandlineError
 from strandline.time.domain import parse_domain
 

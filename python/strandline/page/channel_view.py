@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from strandline.channel import Channel, ProducerState
-from strandline.channel.progress.continued import is_query
+from strandline.channel.progress.query_producer_state import is_query
 from strandline.channel.statements.statement import REGISTRAR
 from strandline.delta.store_errors import without_secrets
 from strandline.errors import StrandlineError, printable

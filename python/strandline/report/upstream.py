@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlparse
 
 from strandline.channel import Channel
-from strandline.channel.progress.continued import is_query
+from strandline.channel.progress.query_producer_state import is_query
 from strandline.channel.statements.inputs import Input
 from strandline.delta.data_file_columns import DataFiles
 from strandline.delta.storage import location_of
