@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -61,7 +60,7 @@ class IngestWriter(DataSourceStreamArrowWriter):
         self._start: BatchStart | None = None
 
     @without_stack
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """Return the state for the tasks: the settings, and the holds of the partitions at the start of the batch."""
         if self._start is None:
             with uncollected():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import pyarrow as pa
 
@@ -167,7 +166,7 @@ class ChannelOutput:
         holds: Antichain,
         *,
         exact: bool = False,
-        loop: Mapping[str, Any] | None = None,
+        loop: Mapping[str, object] | None = None,
         tables: Sequence[TableRead] = (),
     ) -> Channel:
         """Add a batch's files and the producer's progress to the channel, in one Delta commit.
@@ -223,7 +222,7 @@ class ChannelOutput:
         known: ProducerState | None,
         append: Append,
         batch: OutputBatch,
-        loop: Mapping[str, Any] | None,
+        loop: Mapping[str, object] | None,
         *,
         takes_over: bool,
     ) -> QueryProducerState | None:
