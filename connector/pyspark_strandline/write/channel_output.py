@@ -242,7 +242,6 @@ class ChannelOutput:
             holds={producer: holds},
             times=times,
             spans=list(written.spans),
-            transaction=transaction,
             take_over=self.take_over,
             always=batch == 0,
             most_times=_MOST_TIMES if exact else MAX_MESSAGE_TIMES,
@@ -270,8 +269,8 @@ class ChannelOutput:
                 now[NEWEST_DIGEST] = {"batch": batch, **replace(digest, times=()).to_json()}
             return replace(append, states={producer: now} if now else {})
 
-        version = channel.append_decided(decide)
-        if version is None and written.files:
+        outcome = channel.append_decided(decide, transaction)
+        if outcome.committed is None and written.files:
             self.remove_second_copies(transaction, written.files)  # the batch was committed by an earlier run
         return channel
 
@@ -319,13 +318,12 @@ class ChannelOutput:
                 session=owner,
                 holds={found.producer: batch.holds},
                 states={found.producer: own},
-                transaction=transaction,
                 take_over=take_over,
                 always=True,
                 reads=tuple(batch.reads),
             )
 
-        channel.append_decided(decide)
+        channel.append_decided(decide, transaction)
         return channel
 
     def remove_second_copies(self, transaction: tuple[str, int], files: Sequence[DataFile]) -> None:
