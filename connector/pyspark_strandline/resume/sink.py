@@ -202,13 +202,12 @@ def go_on(channel: Channel, path: str, batch: FirstBatch, name: str | None, owne
             session=owner,
             holds={found.producer: batch.holds},
             states={found.producer: now.to_json()},
-            transaction=(batch.query, 0),
             take_over=take_over,
             always=True,
             reads=tuple(batch.reads),
         )
 
-    channel.append_decided(decide)
+    channel.append_decided(decide, (batch.query, 0))
 
 
 def _refuse_live(channel: Channel, producer: str, owner: WriterSession, *, take_over: bool) -> None:

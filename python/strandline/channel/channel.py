@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -12,9 +11,13 @@ import pyarrow as pa
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from strandline.channel.cleaning import clean_log
-from strandline.channel.progress.attempt import Attempt
+from strandline.channel.commit.acceptance import check_founding
+from strandline.channel.commit.outcome import Outcome
+from strandline.channel.commit.transaction import Plan, transact
+from strandline.channel.progress.attempts import Attempt
 from strandline.channel.progress.capability_updates import CapabilityUpdates
 from strandline.channel.progress.handle_lock import HandleLock, locked
+from strandline.channel.progress.producer_states import CopiedStates
 from strandline.channel.progress.progress import Progress
 from strandline.channel.progress.snapshot import Snapshot
 from strandline.channel.statements.checksum import metadata_entry, with_checksum
@@ -22,9 +25,8 @@ from strandline.channel.statements.commit_statement import MAX_MESSAGE_TIMES
 from strandline.channel.statements.inputs import Input
 from strandline.channel.statements.log import Commit, Log
 from strandline.channel.statements.session import WriterSession
-from strandline.channel.statements.statement import ProducerState, Span, Statement, checked_state, copied_state
-from strandline.channel.write import fencing, registrar
-from strandline.channel.write.acceptance import check_founding
+from strandline.channel.statements.statement import ProducerState, Span, checked_state
+from strandline.channel.write import fencing, registrar, replay
 from strandline.channel.write.append import Append, check_kinds, own_antichains
 from strandline.channel.write.create import (
     channel_schema,
@@ -36,14 +38,13 @@ from strandline.channel.write.create import (
     table_properties,
 )
 from strandline.channel.write.file_writer import FileWriter, file_writer
+from strandline.channel.write.opening import open_producer
 from strandline.channel.write.producer import Producer
-from strandline.channel.write.repeated_appends import RepeatedAppends
-from strandline.channel.write.transaction import Plan, survives, transact
 from strandline.delta.data_file import DataFile
 from strandline.delta.read_file import read_file
 from strandline.delta.storage import commit_name
 from strandline.delta.table import Table, add_columns, create_table, open_delta, schema_text, stored_schema
-from strandline.errors import ChannelError, LogError, ProducerError, StorageError, TimeDomainError
+from strandline.errors import ChannelError, LogError, StorageError, TimeDomainError
 from strandline.time.antichain import Antichain
 from strandline.time.arrow import find_time_field
 from strandline.time.domain import Time, TimeDomain, parse_domain
@@ -51,26 +52,6 @@ from strandline.time.domain import Time, TimeDomain, parse_domain
 __all__ = ["Channel"]
 
 _RETENTION = timedelta(days=30)
-
-
-class _Copies(Mapping[str, ProducerState]):
-    """States that may be changed: what a channel knows must stay what its log says."""
-
-    def __init__(self, states: Mapping[str, ProducerState]) -> None:
-        self._states = states
-
-    def __getitem__(self, name: str) -> ProducerState:
-        known = self._states[name]
-        return known if known.state is None else known._replace(state=copied_state(known.state))
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._states)
-
-    def __len__(self) -> int:
-        return len(self._states)
-
-    def __repr__(self) -> str:
-        return repr(dict(self))
 
 
 class Channel:
@@ -98,12 +79,7 @@ class Channel:
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._log = snapshot.log
-        self._owner = self._last_session = WriterSession.here()
-        self._opening: set[WriterSession] = set()
-        """Sessions whose opening ended by an error. Nobody has them, but their commits may have been made."""
-        self._appends = RepeatedAppends(snapshot)
-        self._registrations: list[registrar.Registration] = []
-        """Calls of :meth:`register` that ended by an error. Their commits may have been made."""
+        self._owner = WriterSession.here()
 
     @property
     def lock(self) -> HandleLock:
@@ -152,7 +128,7 @@ class Channel:
         schema, domain = channel_schema(schema, time, parse_domain(domain) if isinstance(domain, str) else domain)
         names = checked_names(producers)
         least = domain.minimum if at is None else domain.time(at, "at")
-        attempt = Attempt()
+        attempt = Attempt(None)
         statement = founding_statement(names, least, sealed=bool(names) if sealed is None else sealed, id=attempt.id)
         properties = table_properties(configuration)
         text = with_checksum(statement.to_user_metadata(), [metadata_entry(schema_text(schema), properties)])
@@ -288,7 +264,7 @@ class Channel:
     @property
     def producers(self) -> Mapping[str, ProducerState]:
         """The state of each producer, by name. A change of such a state changes nothing in the channel."""
-        return _Copies(self._snapshot.progress.producers)
+        return CopiedStates(self._snapshot.progress.producers)
 
     @property
     @locked
@@ -406,7 +382,6 @@ class Channel:
             states={name: checked_state(state, name) for name, state in states.items()},
             times=list(times),
             spans=list(spans),
-            transaction=transaction,
             take_over=take_over,
             follow=follow,
             apart=apart,
@@ -415,11 +390,11 @@ class Channel:
             most_times=most_times,
             reads=tuple(reads),
         )
-        return self.append_decided(lambda: append)
+        return self.append_decided(lambda: append, transaction).committed
 
     @locked
-    def append_decided(self, decide: Callable[[], Append | None]) -> int | None:
-        """Commit what ``decide`` returns for the newest progress, in one Delta commit. Return its version.
+    def append_decided(self, decide: Callable[[], Append | None], transaction: tuple[str, int] | None = None) -> Outcome:
+        """Commit what ``decide`` returns for the newest progress, in one Delta commit.
 
         If another commit comes in between, that commit is applied and ``decide`` is called again. So everything that
         ``decide`` read is still true in the version that is written. If ``decide`` returns ``None``, nothing is written.
@@ -427,18 +402,14 @@ class Channel:
         After an error the commit may have been made, or may still arrive. With a transaction, a repeated call finds that out.
         Without one, a repeated call with the same files returns the version that was made, and one with other files is refused.
 
+        Args:
+            decide: Returns what to commit.
+            transaction: ``(application id, version)``. If the channel has that version or a later one, this is a replay, and
+                ``decide`` is not called.
+
         Raises the errors of ``decide`` and of :meth:`append`, and :class:`ChannelError` ``STRANDLINE_COMMIT_WAS_MADE``.
         """
-        return self._appends.commit(lambda: self._with_known_session(decide()))
-
-    def _with_known_session(self, append: Append | None) -> Append | None:
-        """Use one object for equal sessions, so that sessions of thousands of producers are compared quickly."""
-        if append is None:
-            return None
-        if append.session == self._last_session:
-            return replace(append, session=self._last_session)
-        self._last_session = append.session
-        return append
+        return replay.commit_append(self._snapshot, decide, transaction)
 
     @locked
     def committed(self, application: str) -> int:
@@ -447,13 +418,7 @@ class Channel:
 
     def commit_of(self, transaction: tuple[str, int]) -> Commit | None:
         """Return the commit that made a transaction, or ``None`` if it is no longer there. Search from the newest commit back."""
-        application, wanted = transaction
-        for version in range(self.version, -1, -1):
-            commit = self._log.read(version)
-            made = None if commit is None else commit.transactions.get(application)
-            if commit is None or (made is not None and made <= wanted):
-                return commit if made == wanted else None
-        return None
+        return replay.commit_of(self._snapshot, transaction)
 
     @locked
     def settle(self) -> None:
@@ -462,7 +427,7 @@ class Channel:
         Whoever made them may have died, or have got an error, before they were synced. Raises :class:`StorageError`.
         """
         self._log.store.settle()
-        survives(self._snapshot, self.version)
+        self._snapshot.survives(self.version)
 
     @locked
     def second_copies(self, transaction: tuple[str, int], paths: Iterable[str]) -> list[str]:
@@ -475,14 +440,7 @@ class Channel:
             transaction: The transaction of the attempt.
             paths: The files of the attempt.
         """
-        done = self.transaction_version(transaction[0])
-        if done is None or done < transaction[1]:
-            return []
-        commit = self.commit_of(transaction)
-        if commit is None:
-            return []
-        added, text = {file.path for file in commit.files}, str(commit.info.get("userMetadata", ""))
-        return [path for path in paths if path not in added and path not in text]  # states name the files that wait
+        return replay.second_copies(self._snapshot, transaction, paths)
 
     @locked
     def refuse_live(self, names: Iterable[str], owner: WriterSession, *, take_over: bool = False) -> None:
@@ -496,8 +454,7 @@ class Channel:
         Raises:
             ProducerError: ``STRANDLINE_PRODUCER_LIVE``.
         """
-        session = self._last_session if owner == self._last_session else owner
-        fencing.refuse_live_of(self._snapshot, names, session, take_over)
+        fencing.refuse_live_of(self._snapshot, names, owner, take_over)
 
     @locked
     def transaction_version(self, application: str) -> int | None:
@@ -526,31 +483,7 @@ class Channel:
                 producer, unless ``take_over`` is set.
         """
         session = owner if isinstance(owner, WriterSession) else WriterSession.here(owner)
-        checked_names([name])
-
-        def plan() -> Plan | None:
-            state = self._snapshot.progress.get(name)
-            if state is None:
-                first = self._snapshot.progress.first_seq
-                return Plan(statements={name: Statement(first, tuple(fencing.joining(self._snapshot, name)), session)})
-            nobody = state.owner in self._opening
-            fencing.refuse_live(self.path, name, state, session, take_over or nobody)
-            return Plan(statements={name: Statement(state.seq + 1, tuple(state.holds), session, state.state)})
-
-        self._opening.add(session)
-        try:
-            transact(self._snapshot, plan)
-        except ProducerError:
-            self._opening.discard(session)
-            raise
-        self._opening.discard(session)
-        state = self._snapshot.progress.get(name)
-        if state is None or state.owner != session:
-            raise ProducerError(
-                "STRANDLINE_PRODUCER_FENCED",
-                f"Another session took over producer {name!r} of {self.path} while this session opened it.",
-                "Two sessions compete for the producer: stop one of them.",
-            )
+        state = open_producer(self._snapshot, name, session, take_over=take_over)
         return Producer(self, self._snapshot, name, session, state)
 
     @locked
@@ -573,7 +506,7 @@ class Channel:
                 ``STRANDLINE_PRODUCER_EXISTS`` unless ``exist_ok`` is set.
             CapabilityError: ``at`` is not ≥ the registrar's capability.
         """
-        return registrar.register(self._snapshot, names, at, exist_ok=exist_ok, unanswered=self._registrations)
+        return registrar.register(self._snapshot, names, at, exist_ok=exist_ok).committed
 
     @locked
     def delay_registrar(self, times: Time | Iterable[Time]) -> int | None:
@@ -582,7 +515,7 @@ class Channel:
         The frontier of an open channel cannot pass the registrar's capability until it is delayed. Raises
         :class:`CapabilityError` for an earlier time.
         """
-        return registrar.delay(self._snapshot, times)
+        return registrar.delay(self._snapshot, times).committed
 
     @locked
     def seal(self) -> int | None:
@@ -591,7 +524,7 @@ class Channel:
         Returns:
             The version, or ``None`` if the channel was sealed already.
         """
-        return registrar.seal(self._snapshot)
+        return registrar.seal(self._snapshot).committed
 
     # --------------------------------------------------------------------------------------------------- rows
 
@@ -691,9 +624,9 @@ class Channel:
         Commits do both by themselves from time to time. Call this method before you copy a table without the history of its
         log.
         """
-        version = transact(self._snapshot, lambda: Plan(copy=True))
+        made = transact(self._snapshot, lambda: Plan(copy=True))
         self._snapshot.table.checkpoint()
-        return self.version if version is None else version
+        return made.version
 
     @locked
     def clean_log(self, older_than: timedelta = _RETENTION) -> int:

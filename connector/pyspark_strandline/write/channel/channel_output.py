@@ -25,6 +25,7 @@ from pyspark_strandline.write.query_owner import query_owner
 from strandline.channel import Channel
 from strandline.channel.batch.batch_digest import RowsDigest
 from strandline.channel.batch.table_reads import TableRead
+from strandline.channel.commit.outcome import Replay
 from strandline.channel.progress.query_producer_state import QueryProducerState
 from strandline.channel.statements.commit_statement import MAX_MESSAGE_TIMES
 from strandline.channel.statements.inputs import Input
@@ -196,7 +197,6 @@ class ChannelOutput:
             holds={producer: holds},
             times=times,
             spans=list(written.spans),
-            transaction=batch.transaction,
             take_over=self.take_over,
             always=batch.number == 0,
             most_times=_MOST_TIMES if exact else MAX_MESSAGE_TIMES,
@@ -212,9 +212,8 @@ class ChannelOutput:
             state = self._next_state(known, append, batch, loop, takes_over=takes_over)
             return replace(append, states={producer: state.to_json()}) if state is not None else append
 
-        version = channel.append_decided(decide)
-        if version is None and written.files:
-            self.remove_second_copies(batch.transaction, written.files)  # the batch was committed by an earlier run
+        if isinstance(channel.append_decided(decide, batch.transaction), Replay):  # the batch was committed by an earlier run
+            self.remove_second_copies(batch.transaction, written.files)
         return channel
 
     def _next_state(
