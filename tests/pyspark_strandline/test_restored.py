@@ -372,7 +372,7 @@ def test_the_record_knows_which_batches_have_commits(out: Channel, tmp_path: Pat
 
 
 def test_a_repetition_begins_after_what_the_output_has_and_is_offered_only_where_spark_can(out: Channel, tmp_path: Path) -> None:
-    """Whatever the record lacks: an earlier release wrote none, a write of it failed, more was lost than it keeps."""
+    """Whatever the record lacks: there is none, a write of it failed, more was lost than it keeps."""
     checkpoint = tmp_path / "checkpoint"
     for number in range(2):
         batch(out, number, opened(tmp_path))
@@ -444,7 +444,7 @@ def test_a_record_that_is_missing_or_damaged_stops_nothing(out: Channel, tmp_pat
     for text in ("", "[]", '{"query":"q"', '{"query":"q","outputs":{"":[[1]]}}', '{"query":"q","outputs":[]}'):
         file.write_text(text)
         opened(tmp_path).check("", 9, out, out.path)
-    shutil.rmtree(file.parent)  # an earlier release wrote none
+    shutil.rmtree(file.parent)  # there is none
     batch(out, 1, opened(tmp_path))
     assert file.exists()
     elsewhere = tmp_path / "no" / "checkpoint"
