@@ -18,9 +18,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from _alternating import Measure, alternately, seconds, summary
-from pyspark_strandline.write.channel_output import ChannelOutput, WrittenFiles
+from pyspark_strandline.write.channel.channel_output import ChannelOutput
+from pyspark_strandline.write.channel.written_files import WrittenFiles
 from strandline.channel import Channel
-from strandline.channel.progress.continued import CONTINUED_BY
 from strandline.channel.statements.inputs import Input
 from strandline.time.antichain import Antichain
 from strandline.time.arrow import time_field
@@ -34,13 +34,13 @@ def build(path: Path, resumes: int, commits: int) -> float:
 
     def batch(number: int) -> None:
         reads = [Input("in", number + 1, 0)]
-        output.commit((query, number), Antichain(int64, [number]), WrittenFiles(), reads=reads)
+        output.commit(output.batch((query, number), WrittenFiles(), reads), Antichain(int64, [number]))
 
     batch(0)
     channel = Channel.open(path)
     [name] = channel.producers
     known = channel.producers[name]
-    state = {**known.state, CONTINUED_BY: [*(str(uuid.uuid4()) for _ in range(resumes - 1)), query]} if resumes else known.state
+    state = {**known.state, "continuedBy": [*(str(uuid.uuid4()) for _ in range(resumes - 1)), query]} if resumes else known.state
     channel.append([], statements={name: list(known.holds)}, states={name: state}, owner=known.owner)
     return seconds(lambda: [batch(number) for number in range(1, commits + 1)]) / commits
 

@@ -287,8 +287,10 @@ def test_rounds_are_not_counted_where_another_query_lets_rows_enter_anywhere(sta
 def test_only_times_of_the_loop_have_a_last_one(started: Loop) -> None:
     last = 2**63 - 1
     offset = started.reader("ask").initialOffset()
-    one = LoopTimes({"feedback": {"back": {"channel": "7c1f", "summary": [{"shift": 1, "coordinate": "iter"}]}}})
-    two = LoopTimes(offset)
+    one = LoopTimes.from_json({"feedback": {"back": {"channel": "7c1f", "summary": [{"shift": 1, "coordinate": "iter"}]}}})
+    two = LoopTimes.from_json(offset)
+    assert one is not None
+    assert two is not None
     for times in (one, two):
         assert [times.is_last(DOMAIN, (0, at)) for at in (last, 0)] == [True, False]
         assert not times.is_last(int64, last)  # it has left the loop

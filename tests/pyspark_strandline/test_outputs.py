@@ -24,7 +24,7 @@ from forked_runners import forking_python
 from helpers import ROOT, make_channel, say
 from outputs_query import later_and_sums
 from pyspark_strandline import advance, project, route, truncate, write_outputs
-from pyspark_strandline.operators.published import output_frontier
+from pyspark_strandline.operators.published import PublishedOutput
 from pyspark_strandline.options import WriteOptions
 from strandline import Antichain, int64, parse_domain
 from strandline.channel import Channel
@@ -367,7 +367,7 @@ def test_the_option_is_refused_where_it_is_no_set_of_outputs(text: str) -> None:
 )
 def test_an_output_without_a_frontier_is_named(published: Any, told: str) -> None:
     with pytest.raises(StrandlineError, match="STRANDLINE_OUTPUT_FRONTIER_UNKNOWN") as caught:
-        output_frontier(json.dumps(published), int64, "a")
+        PublishedOutput.parse(json.dumps(published), {"a": int64})
     assert told in str(caught.value)
 
 

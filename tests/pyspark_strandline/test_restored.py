@@ -25,7 +25,8 @@ from pyspark_strandline.read.several.inputs import Inputs
 from pyspark_strandline.read.several.source import SeveralReader
 from pyspark_strandline.read.source import StreamReader
 from pyspark_strandline.schema import spark_schema
-from pyspark_strandline.write.channel_output import ChannelOutput, WrittenFiles
+from pyspark_strandline.write.channel.channel_output import ChannelOutput
+from pyspark_strandline.write.channel.written_files import WrittenFiles
 from pyspark_strandline.write.commit_record import CommitRecord, record_of
 from strandline.channel import Channel
 from strandline.channel.statements.inputs import Input
@@ -127,13 +128,13 @@ def test_sources_that_read_one_channel_do_not_take_each_others_positions(tmp_pat
     record = CommitRecord("q", str(tmp_path))
     one, two, other = (Input(*position) for position in (("same", 5, 0), ("same", 3, 0), ("other", 4, 0)))
     for number, reads in enumerate([[two, two, other], [one, two, other]]):
-        output.check(("q", number), WrittenFiles(), record, "", reads)
-        output.commit(("q", number), Antichain(int64, [number]), WrittenFiles(), reads=reads)
+        output.check(output.batch(("q", number), WrittenFiles(), reads), record, "")
+        output.commit(output.batch(("q", number), WrittenFiles(), reads), Antichain(int64, [number]))
     for wrong in ([two, one, other], [one, one, two, other], [one, other]):
         with pytest.raises(StrandlineError, match="STRANDLINE_REPLAY_DIFFERS"):
-            output.check(("q", 1), WrittenFiles(), record, "", wrong)
+            output.check(output.batch(("q", 1), WrittenFiles(), wrong), record, "")
     for same in ([one, two, other], [other, one, two]):
-        output.check(("q", 1), WrittenFiles(), record, "", same)
+        output.check(output.batch(("q", 1), WrittenFiles(), same), record, "")
 
 
 def cleaned(tmp_path: Path, *queries: str) -> ChannelOutput:
@@ -142,7 +143,7 @@ def cleaned(tmp_path: Path, *queries: str) -> ChannelOutput:
     output = ChannelOutput(out.path, out.schema, "time", int64, producer="q")
     for query in queries:
         for number in range(2):
-            output.commit((query, number), Antichain(int64, [0]), one_row(output), reads=[Input("in", number, 0)])
+            output.commit(output.batch((query, number), one_row(output), [Input("in", number, 0)]), Antichain(int64, [0]))
     for n in range(130):
         say(out, "other", (0, n), then=[0])
     assert out.clean_log(timedelta(0)) > 50
@@ -160,34 +161,34 @@ def one_row(output: ChannelOutput) -> WrittenFiles:
 @pytest.mark.drawn("core")
 def test_a_batch_whose_commit_was_cleaned_away_is_compared_all_the_same(tmp_path: Path) -> None:
     output, record = cleaned(tmp_path, "q"), CommitRecord("q", str(tmp_path))
-    output.check(("q", 1), one_row(output), record, "", [Input("in", 1, 0)])
+    output.check(output.batch(("q", 1), one_row(output), [Input("in", 1, 0)]), record, "")
     with pytest.raises(StrandlineError, match=r"STRANDLINE_REPLAY_DIFFERS.*it had 1 row\(s\) then, and has 0 now"):
-        output.check(("q", 1), WrittenFiles(), record, "", [Input("in", 1, 0)])
+        output.check(output.batch(("q", 1), WrittenFiles(), [Input("in", 1, 0)]), record, "")
     for wrong in (Input("in", 2, 0), Input("in", 1, 1), Input("another", 1, 0)):
         with pytest.raises(StrandlineError, match="STRANDLINE_REPLAY_DIFFERS.*had not read the same"):
-            output.check(("q", 1), WrittenFiles(), record, "", [wrong])
+            output.check(output.batch(("q", 1), WrittenFiles(), [wrong]), record, "")
     with pytest.raises(StrandlineError, match="STRANDLINE_REPLAY_DIFFERS"):
-        output.check(("q", 0), one_row(output), record, "", [Input("in", 0, 0)])
+        output.check(output.batch(("q", 0), one_row(output), [Input("in", 0, 0)]), record, "")
     channel = Channel.open(output.path)
     stated = channel.producers["q"].state
     assert isinstance(stated, dict)
     for wrote, says in (
         ("damaged", "is damaged"),
         ({"batch": 1, "rows": [True, 0]}, "is damaged"),
-        ({"batch": 0}, None),
+        ({"batch": 0, "rows": [1, 7]}, "is damaged.*not of batch 1"),
         (None, None),
     ):
         state = {key: value for key, value in {**stated, "strandline:wrote": wrote}.items() if value is not None}
         channel.append([], statements={"q": [0]}, states={"q": state}, owner="q", take_over=True, always=True)
-        if says is None:  # an earlier release made the commit, which knows nothing of digests
-            output.check(("q", 1), one_row(output), record, "", [Input("in", 1, 0)])
+        if says is None:  # such is the first batch of a query that goes on, whose rows the output had
+            output.check(output.batch(("q", 1), one_row(output), [Input("in", 1, 0)]), record, "")
         else:
             with pytest.raises(StrandlineError, match=f"STRANDLINE_REPLAY_DIFFERS.*{says}"):
-                output.check(("q", 1), one_row(output), record, "", [Input("in", 1, 0)])
-    for state in (None, {"strandline:batch": "0:0123456789abcdef"}, {"batch": 41}, "a program's"):  # an earlier release keeps it
+                output.check(output.batch(("q", 1), one_row(output), [Input("in", 1, 0)]), record, "")
+    for state in (None, {"strandline:batch": "0:0123456789abcdef"}, {"batch": 41}, "a program's"):
         channel.append([], statements={"q": [0]}, states={"q": state}, owner="q", take_over=True, always=True)
         with pytest.raises(StrandlineError, match="STRANDLINE_REPLAY_DIFFERS.*does not say any more what the batch had read"):
-            output.check(("q", 1), WrittenFiles(), record, "", [Input("in", 1, 0)])
+            output.check(output.batch(("q", 1), WrittenFiles(), [Input("in", 1, 0)]), record, "")
 
 
 @pytest.mark.parametrize("state", [[1, 2, 3], "cursor-17", 5, {"batch": 41, "position": 17}, None])
@@ -196,7 +197,9 @@ def test_a_query_leaves_the_state_of_a_program_that_was_the_producer(tmp_path: P
     out.append([], statements={"q": [0]}, states={"q": state}, owner="program", always=True)
     output = ChannelOutput(out.path, out.schema, "time", int64, producer="q", take_over=True)
     for number in range(2):
-        channel = output.commit(("query", number), Antichain(int64, [number]), one_row(output), reads=[Input("in", number, 0)])
+        channel = output.commit(
+            output.batch(("query", number), one_row(output), [Input("in", number, 0)]), Antichain(int64, [number])
+        )
     found = channel.producers["q"].state
     if isinstance(found, dict):
         assert found.pop("strandline:batch").startswith("1:")
@@ -210,8 +213,10 @@ def test_a_query_that_was_taken_over_is_refused_though_its_successor_does_not_ru
 
     def commit(query: str, batch: int, *, take_over: bool = False) -> None:
         output = ChannelOutput(out.path, out.schema, "time", int64, producer="q", take_over=take_over)
-        output.check((query, batch), WrittenFiles(), CommitRecord(query, str(tmp_path)), "", [Input("in", batch, 0)])
-        output.commit((query, batch), Antichain(int64, [0]), one_row(output), reads=[Input("in", batch, 0)])
+        output.check(
+            output.batch((query, batch), WrittenFiles(), [Input("in", batch, 0)]), CommitRecord(query, str(tmp_path)), ""
+        )
+        output.commit(output.batch((query, batch), one_row(output), [Input("in", batch, 0)]), Antichain(int64, [0]))
 
     commit("old", 0)
     commit("new", 0, take_over=True)
@@ -231,11 +236,11 @@ def test_a_new_query_under_an_old_name_is_refused_also_where_the_log_was_cleaned
     output, record = cleaned(tmp_path, "first"), CommitRecord("second", str(tmp_path))
     written = one_row(output)
     with pytest.raises(StrandlineError, match="STRANDLINE_PRODUCER_EXISTS.*query first has written as producer 'q'"):
-        output.check(("second", 0), written, record, "", [Input("in", 3, 0)])
+        output.check(output.batch(("second", 0), written, [Input("in", 3, 0)]), record, "")
     assert not [file for file in written.files if (tmp_path / "out" / file.path).exists()]
-    replace(output, take_over=True).check(("second", 0), WrittenFiles(), record, "", [Input("in", 3, 0)])
+    replace(output, take_over=True).check(output.batch(("second", 0), WrittenFiles(), [Input("in", 3, 0)]), record, "")
     unused = make_channel(tmp_path / "unused", producers=("q",))
-    replace(output, path=unused.path).check(("second", 0), WrittenFiles(), record, "", [Input("in", 3, 0)])
+    replace(output, path=unused.path).check(output.batch(("second", 0), WrittenFiles(), [Input("in", 3, 0)]), record, "")
 
 
 @pytest.mark.drawn
@@ -367,7 +372,7 @@ def test_the_record_knows_which_batches_have_commits(out: Channel, tmp_path: Pat
 
 
 def test_a_repetition_begins_after_what_the_output_has_and_is_offered_only_where_spark_can(out: Channel, tmp_path: Path) -> None:
-    """Whatever the record lacks: an earlier release wrote none, a write of it failed, more was lost than it keeps."""
+    """Whatever the record lacks: there is none, a write of it failed, more was lost than it keeps."""
     checkpoint = tmp_path / "checkpoint"
     for number in range(2):
         batch(out, number, opened(tmp_path))
@@ -439,7 +444,7 @@ def test_a_record_that_is_missing_or_damaged_stops_nothing(out: Channel, tmp_pat
     for text in ("", "[]", '{"query":"q"', '{"query":"q","outputs":{"":[[1]]}}', '{"query":"q","outputs":[]}'):
         file.write_text(text)
         opened(tmp_path).check("", 9, out, out.path)
-    shutil.rmtree(file.parent)  # an earlier release wrote none
+    shutil.rmtree(file.parent)  # there is none
     batch(out, 1, opened(tmp_path))
     assert file.exists()
     elsewhere = tmp_path / "no" / "checkpoint"

@@ -12,8 +12,10 @@ import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
 from pyspark_strandline.options import WriteOptions
-from pyspark_strandline.write import channel_output, sink
-from pyspark_strandline.write.channel_output import WrittenFiles
+from pyspark_strandline.write import sink
+from pyspark_strandline.write.channel import open_channel
+from pyspark_strandline.write.channel.channel_output import ChannelOutput
+from pyspark_strandline.write.channel.written_files import WrittenFiles
 from pyspark_strandline.write.commit_record import CommitRecord
 from strandline.channel import Channel
 from strandline.delta.table import Table
@@ -47,7 +49,7 @@ class Query:
 
 @pytest.fixture
 def query(tmp_path: Path) -> Query:
-    channel_output._channels.clear()
+    open_channel._open.clear()
     made = Query(tmp_path)
     made.writer.commit([made.message(1)], 0)
     return made
@@ -76,7 +78,7 @@ def test_an_answer_that_is_lost_loses_no_file(told: Callable[[bool], Any], resta
         message = query.message(2)
         query.writer.commit([message], 1)
     if restarted:
-        channel_output._channels.clear()
+        open_channel._open.clear()
     query.writer.abort([message], 1)  # Spark aborts whatever it was that raised
     query.writer.commit([query.message(2)], 1)
     query.writer.commit([message], 1)
@@ -95,7 +97,7 @@ def test_a_file_that_may_still_become_part_of_the_channel_stays(query: Query) ->
     with pytest.MonkeyPatch.context() as patch, pytest.raises(OSError, match="timed out"):
         patch.setattr(Table, "commit", slow)
         query.writer.commit([message], 1)
-    channel_output._channels.clear()
+    open_channel._open.clear()
     query.writer.abort([message], 1)
     assert arrives[0]()
     query.writer.commit([query.message(2)], 1)
@@ -107,10 +109,11 @@ def test_a_query_with_other_storage_options_does_not_write_with_those_of_the_que
     schema = pa.schema([("t", pa.int64()), ("n", pa.int64())])
     first, second = ({"durable": "false"}, {"durable": "true"})
     for batch, options in enumerate([first, second, first]):
-        output = channel_output.ChannelOutput(str(tmp_path / "out"), schema, "t", int64, options, "q")
-        output.check(("id", batch), WrittenFiles(), CommitRecord("id", None), "", [])
-        output.commit(("id", batch), Antichain(int64, [batch]), WrittenFiles())
+        output = ChannelOutput(str(tmp_path / "out"), schema, "t", int64, options, "q")
+        empty = output.batch(("id", batch), WrittenFiles())
+        output.check(empty, CommitRecord("id", None), "")
+        output.commit(empty, Antichain(int64, [batch]))
         found = output._found()
         assert found is not None
-        assert found.storage_options == options
+        assert found.channel.storage_options == options
     assert Channel.open(tmp_path / "out").frontier == Antichain(int64, [2])

@@ -23,6 +23,7 @@ FLOORS = [
     ["strandline.channel.batch"],
     ["strandline.dataflow", "strandline.testing", "strandline.channel.statements"],
     ["strandline.channel.progress"],
+    ["strandline.channel.commit"],
     ["strandline.channel.write"],
     ["strandline.channel"],
     ["strandline.loop"],

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyspark import TaskContext
 
@@ -13,50 +14,69 @@ from strandline.errors import StrandlineError
 from strandline.loop import LoopGraph
 from strandline.time.domain import Time, TimeDomain
 
-__all__ = ["LoopTimes", "not_in_loop"]
+__all__ = ["Feedback", "LoopTimes", "feedback_from_json", "not_in_loop"]
 
 _PUBLISHED = "strandline.output"
+
+
+class Feedback(NamedTuple):
+    """A channel of the loop that the query writes.
+
+    Attributes:
+        channel: The id of the channel's table.
+        summary: The declared steps from the times that the loop reads to the channel's.
+    """
+
+    channel: str
+    summary: Any
+
+
+def feedback_from_json(value: Mapping[str, Any]) -> dict[str, Feedback]:
+    """Read the field ``feedback`` of a published object or of an offset (docs/protocol.md)."""
+    return {name: Feedback(each["channel"], each["summary"]) for name, each in value.items()}
 
 
 class LoopTimes:
     """The ways around the loop that the query is part of. In a loop an operator may emit only at times that it has taken in.
 
     Args:
-        published: The object in the local property ``strandline.output`` (docs/protocol.md).
+        feedback: By name, the channels of the loop that the query writes.
+        loop: What the query states to the other queries of the loop, with the loop's graph; ``None`` if there are none.
     """
 
-    def __init__(self, published: dict[str, Any]) -> None:
-        self._feedback: dict[str, dict[str, Any]] = published["feedback"]
-        self._loop: dict[str, Any] = published.get("loop", {})
+    def __init__(self, feedback: Mapping[str, Feedback], loop: Mapping[str, Any] | None) -> None:
+        self._feedback, self._loop = feedback, loop
 
     @classmethod
     def here(cls) -> LoopTimes | None:
         """Return the loop of the query that runs this task; ``None`` if it has none."""
         context = TaskContext.get()
-        return cls.of(None if context is None else context.getLocalProperty(_PUBLISHED))
+        published = None if context is None else context.getLocalProperty(_PUBLISHED)
+        return cls.from_json(json.loads(published)) if published and '"feedback"' in published else None
 
     @classmethod
-    def of(cls, published: str | None) -> LoopTimes | None:
-        """Return the loop that the text of the property describes; ``None`` if there is none."""
-        body = json.loads(published) if published and '"feedback"' in published else {}
-        return cls(body) if body.get("feedback") else None
+    def from_json(cls, body: Mapping[str, Any]) -> LoopTimes | None:
+        """Return the loop of a published object or of an offset (docs/protocol.md); ``None`` if there is none."""
+        feedback = feedback_from_json(body.get("feedback", {}))
+        return cls(feedback, body.get("loop")) if feedback else None
 
     @property
     def has_others(self) -> bool:
         """Whether the loop goes through other queries too."""
-        return bool(self._loop)
+        return self._loop is not None
 
     @cached_property
-    def _graph(self) -> LoopGraph | None:
-        """The loop's queries, if there are several. Offsets of earlier releases do not have them."""
-        return LoopGraph.from_json(self._loop["graph"]) if "graph" in self._loop else None
+    def _place(self) -> tuple[LoopGraph, str] | None:
+        """The loop's queries, if there are several, and which of them this one is."""
+        return None if self._loop is None else (LoopGraph.from_json(self._loop["graph"]), self._loop["query"])
 
     def is_last(self, domain: TimeDomain, time: Time) -> bool:
         """Whether no way around leads on from a time of the query, so that what is emitted there cannot come round."""
-        if self._graph is not None:
-            return domain == self._graph.domain and self._graph.is_last(self._loop["query"], time)
+        if self._place is not None:
+            graph, query = self._place
+            return domain == graph.domain and graph.is_last(query, time)
         try:
-            return all(image(domain, each["summary"], time) is None for each in self._feedback.values())
+            return all(image(domain, each.summary, time) is None for each in self._feedback.values())
         except StrandlineError:  # a time that has left the loop's coordinates
             return False
 
@@ -65,8 +85,10 @@ class LoopTimes:
 
         In a loop of one query such a row has no time in the channel at all.
         """
-        names = [name for name, each in self._feedback.items() if each["channel"] == table]
-        return bool(names) and self._graph is not None and self._graph.is_last_in(names[0], self._loop["query"], time)
+        if self._place is None:
+            return False
+        graph, query = self._place
+        return any(graph.is_last_in(name, query, time) for name, each in self._feedback.items() if each.channel == table)
 
 
 def not_in_loop(what: str, asked: str, now: str) -> StrandlineError:

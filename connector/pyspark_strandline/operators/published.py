@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
+from pyspark_strandline.operators.loop_times import Feedback, LoopTimes, feedback_from_json
 from pyspark_strandline.operators.summary_steps import steps_from
 from strandline.channel.batch.table_reads import TableRead
 from strandline.channel.statements.beginning import Beginning
@@ -16,30 +18,116 @@ from strandline.errors import StrandlineError
 from strandline.time.antichain import Antichain
 from strandline.time.domain import TimeDomain, parse_domain
 
-__all__ = ["checkpoint_of", "has_roundings", "inputs_of", "output_frontier", "tables_of"]
+__all__ = ["PublishedOutput"]
+
+_NOT_STATED = ("channels", "graph")
+"""What the offset has beside that, for the tasks and the sink."""
 
 
-def output_frontier(published: str, domain: TimeDomain, name: str = "") -> Antichain:
-    """Return the output frontier after the batch, as the shim published it.
+@dataclass(frozen=True)
+class PublishedOutput:
+    """What is published of a batch.
 
-    Args:
-        published: The text of the local property ``strandline.output`` (docs/protocol.md).
-        domain: The domain of the time column.
-        name: The name of the output, empty for a query's only one.
-
-    Raises:
-        StrandlineError: The session has no extension, or the frontier is unknown; the error says why.
+    Attributes:
+        frontiers: By the name of an output, its frontier after the batch. The only output of a query has the empty name.
+        summaries: By name, the steps from the times that the query reads to those of the output, as JSON.
+        positions: How far the query has read each of its inputs after the batch, as JSON: see :meth:`inputs`.
+        tables: The tables that the batch has read beside its streams, each at a version.
+        has_roundings: Whether a repeated batch may have other roundings, or lists in another order.
+        checkpoint: The path of the query's checkpoint; ``None`` if it is not known.
+        reads: The ids of the channels that the query reads.
+        feedback: By name, the channels of its loop that it writes.
+        loop: What the offset has for the other queries of its loop; ``None`` if there are none.
+        other_sources: How many of its sources are no channels. Like the next two, it is known in a query's first batch.
+        running: The ids of the queries that run in the driver; ``None`` if they are not known.
+        state: What its operators keep: ``none``, ``rows`` or ``batches``.
     """
-    if not published:
-        raise StrandlineError(
-            "STRANDLINE_EXTENSION_MISSING",
-            "The Spark session does not have the strandline extension, so the query's output frontier is unknown.",
-            "Build the session with pyspark_strandline.configure(builder), or pass the shim's jar with --jars "
-            '"$(python -m pyspark_strandline jar)".',
+
+    frontiers: Mapping[str, Antichain]
+    summaries: Mapping[str, Any] = field(default_factory=dict)
+    positions: Sequence[Mapping[str, Any]] = ()
+    tables: tuple[TableRead, ...] = ()
+    has_roundings: bool = False
+    checkpoint: str | None = None
+    reads: frozenset[str] = frozenset()
+    feedback: Mapping[str, Feedback] = field(default_factory=dict)
+    loop: Mapping[str, Any] | None = None
+    other_sources: int = 0
+    running: frozenset[str] | None = None
+    state: str = "batches"
+
+    @classmethod
+    def parse(cls, text: str, domains: Mapping[str, TimeDomain]) -> PublishedOutput:
+        """Read the text of the local property ``strandline.output``.
+
+        Args:
+            text: The text.
+            domains: By the name of an output, the domain of its time column.
+
+        Raises:
+            StrandlineError: The session has no extension, or the frontier of an output is unknown; the error says why.
+
+        >>> from strandline.time.domain import int64
+        >>> parsed = PublishedOutput.parse('{"domain": "int64", "start": [3], "end": [4], "rounding": true}', {"": int64})
+        >>> parsed.frontiers[""].to_json(), parsed.has_roundings
+        ([4], True)
+        """
+        if not text:
+            raise StrandlineError(
+                "STRANDLINE_EXTENSION_MISSING",
+                "The Spark session does not have the strandline extension, so the query's output frontier is unknown.",
+                "Build the session with pyspark_strandline.configure(builder), or pass the shim's jar with --jars "
+                '"$(python -m pyspark_strandline jar)".',
+            )
+        body: Mapping[str, Any] = json.loads(text)
+        outputs = {name: body.get("outputs", {}).get(name, body) if name else body for name in domains}
+        running = body.get("running")
+        return cls(
+            {name: _frontier(outputs[name], domain, name) for name, domain in domains.items()},
+            {name: each.get("summary") for name, each in outputs.items()},
+            body.get("positions", ()),
+            tuple(TableRead(each["table"], each["version"], _shown(each["path"])) for each in body.get("tables", ())),
+            body.get("rounding") is True,
+            body.get("checkpoint"),
+            frozenset(body.get("reads", ())),
+            feedback_from_json(body.get("feedback", {})),
+            body.get("loop"),
+            body.get("otherSources", 0),
+            None if running is None else frozenset(running),
+            body.get("state", "batches"),
         )
-    body: Mapping[str, Any] = json.loads(published)
-    if name:
-        body = body.get("outputs", {}).get(name, body)
+
+    @property
+    def read_in_loop(self) -> frozenset[str]:
+        """The ids of the channels that the query or another query of its loop reads."""
+        return self.reads if self.loop is None else self.reads.union(self.loop.get("channels", ()))
+
+    @property
+    def stated_to_loop(self) -> dict[str, Any] | None:
+        """What the query states to the other queries of its loop; ``None`` if there are none."""
+        if self.loop is None:
+            return None
+        return {key: value for key, value in self.loop.items() if key not in _NOT_STATED}
+
+    @property
+    def loop_times(self) -> LoopTimes | None:
+        """The loop that the query is part of; ``None`` if there is none."""
+        return LoopTimes(self.feedback, self.loop) if self.feedback else None
+
+    def inputs(self, name: str) -> tuple[Input, ...]:
+        """Return how far the query has read each of its inputs after the batch, for the statement of an output's commit.
+
+        A path with a password in its address is left out, because the log would show it.
+
+        >>> position = {"table": "7c1f", "commit": 3, "file": 0, "path": "s3://key:secret@lake/a"}
+        >>> [(each.table, each.commit, each.path) for each in PublishedOutput({}, positions=[position]).inputs("")]
+        [('7c1f', 3, None)]
+        """
+        summary = self.summaries.get(name)
+        return tuple(_input(each, summary if isinstance(summary, list) else None) for each in self.positions)
+
+
+def _frontier(body: Mapping[str, Any], domain: TimeDomain, name: str) -> Antichain:
     if "error" in body:
         where = f"Output {name}: " if name else ""
         raise StrandlineError("STRANDLINE_OUTPUT_FRONTIER_UNKNOWN", f"{where}{body['error']}")
@@ -58,79 +146,20 @@ def output_frontier(published: str, domain: TimeDomain, name: str = "") -> Antic
     return Antichain.from_json(domain, body["end"], "output frontier")
 
 
-def checkpoint_of(published: str) -> str | None:
-    """Return the path of the query's checkpoint, as the shim published it.
-
-    >>> checkpoint_of('{"summary": [], "checkpoint": "file:/lake/checkpoints/hours"}')
-    'file:/lake/checkpoints/hours'
-    >>> checkpoint_of("")
-    """
-    body = json.loads(published) if published else {}
-    found = body.get("checkpoint")
-    return found if isinstance(found, str) else None
-
-
-def inputs_of(published: str, name: str = "") -> list[Input]:
-    """Return how far the query has read each of its input channels after the batch, as the shim published it.
-
-    A path with a password in its address is left out, because the log would show it.
-
-    Args:
-        published: The text of the local property ``strandline.output`` (docs/protocol.md).
-        name: The name of the output, empty for a query's only one.
-
-    >>> found = inputs_of('{"positions": [{"table": "7c1f", "commit": 3, "file": 0, "path": "s3://key:secret@lake/a"}]}')
-    >>> [(each.table, each.commit, each.path) for each in found]
-    [('7c1f', 3, None)]
-    >>> inputs_of("")
-    []
-    """
-    body: dict[str, Any] = json.loads(published) if published else {}
-    summary = (body.get("outputs", {}).get(name, body) if name else body).get("summary")
-    found = []
-    for each in body.get("positions", ()):
-        path = None
-        with suppress(StrandlineError):
-            path = location_of(each["path"]) if "path" in each else None
-        snapshot = each.get("snapshot")
-        if snapshot is not None and snapshot < 0:
-            snapshot = None  # the first snapshot was not chosen yet
-        steps = tuple(steps_from(summary, each.get("input"))) if isinstance(summary, list) else None
-        domain, after = (known if isinstance(known := each.get(key), str) else None for key in ("domain", "after"))
-        began = Beginning.from_json(each.get("began"))
-        if began is not None and each.get("lossy"):
-            began = began._replace(lossy=True)  # the batch is repeated with another option than it was planned with
-        name_of_input = each.get("input")
-        found.append(
-            Input(each["table"], each["commit"], each["file"], path, steps, domain, after, snapshot, began, name_of_input)
-        )
-    return found
+def _input(each: Mapping[str, Any], summary: list[Any] | None) -> Input:
+    snapshot, began, name = each.get("snapshot"), Beginning.from_json(each.get("began")), each.get("input")
+    if snapshot is not None and snapshot < 0:
+        snapshot = None  # the first snapshot was not chosen yet
+    if began is not None and each.get("lossy"):
+        began = began._replace(lossy=True)  # the batch is repeated with another option than it was planned with
+    steps = None if summary is None else tuple(steps_from(summary, name))
+    domain, after = (known if isinstance(known := each.get(key), str) else None for key in ("domain", "after"))
+    path = _shown(each["path"]) if "path" in each else None
+    return Input(each["table"], each["commit"], each["file"], path, steps, domain, after, snapshot, began, name)
 
 
-def has_roundings(published: str) -> bool:
-    """Return whether a repeated batch may have other roundings, or lists in another order, as the shim published it.
-
-    >>> has_roundings('{"rounding": true}'), has_roundings('{"summary": []}')
-    (True, False)
-    """
-    return '"rounding"' in published and json.loads(published).get("rounding") is True
-
-
-def tables_of(published: str) -> list[TableRead]:
-    """Return the tables that the batch has read beside its streams, each at a version, as the shim published them.
-
-    A path with a password in its address is left out, because the log would show it.
-
-    >>> tables_of('{"tables": [{"table": "7c1f", "version": 3, "path": "file:/lake/devices"}]}')
-    [TableRead(table='7c1f', version=3, path='/lake/devices')]
-    >>> tables_of("")
-    []
-    """
-    body: dict[str, Any] = json.loads(published) if published else {}
-    found = []
-    for each in body.get("tables", ()):
-        path = None
-        with suppress(StrandlineError):
-            path = location_of(each["path"])
-        found.append(TableRead(each["table"], each["version"], path))
-    return found
+def _shown(path: str) -> str | None:
+    """Return the location of a path, without a password."""
+    with suppress(StrandlineError):
+        return location_of(path)
+    return None

@@ -17,7 +17,7 @@ from pyspark_strandline.read.batch_planner import BatchPlanner
 from pyspark_strandline.read.log_cursor import LogCursor
 from pyspark_strandline.read.native_scan import NativeScan
 from pyspark_strandline.read.offset import Offset
-from pyspark_strandline.resume.start import Resumption
+from pyspark_strandline.resume.source import Resumption
 from pyspark_strandline.schema import arrow_schema
 from pyspark_strandline.workers import without_stack
 from strandline.delta.storage import open_store

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from strandline.channel import Channel
-from strandline.channel.progress.continued import producer_of
+from strandline.channel.progress.query_producer_state import producer_of
 from strandline.errors import StrandlineError
 from strandline.report.history import History
 from strandline.time.antichain import Antichain

@@ -64,8 +64,7 @@ def check_beginnings(output: str, query: str, had: Sequence[Input], has: Sequenc
             raise StrandlineError(
                 "STRANDLINE_RESUME_IMPOSSIBLE",
                 f"The query keeps state for times that are open. The commits of {output} do not say where the query before began "
-                f"to read {path}: it had begun with an earlier release. So it is not known whether the first batch fills the "
-                "same state.",
+                f"to read {path}. So it is not known whether the first batch fills the same state.",
                 "If every source begins where it began before (startingVersion), and no rows of the inputs were deleted since, "
                 f"set the sink's option resume to stateful: you answer for that (docs/lost-checkpoint.md). {_REBUILD}",
             )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from strandline.channel import Channel
-from strandline.channel.progress.continued import is_query
+from strandline.channel.progress.query_producer_state import is_query
 from strandline.channel.statements.inputs import Input
 from strandline.channel.statements.message_times import TimeCounts
 from strandline.channel.statements.statement import Span
@@ -18,7 +18,7 @@ from strandline.delta.storage import location_of
 from strandline.errors import ChannelError, StrandlineError
 from strandline.time.domain import Time
 
-__all__ = ["Rows", "Written", "open_output", "rows_of", "writer_of", "written"]
+__all__ = ["Rows", "Writer", "Written", "open_output", "rows_of", "writer_of", "written"]
 
 _MOST_TIMES = 1 << 16
 """If rows have more different times than this, they are only counted."""
@@ -83,6 +83,20 @@ class Rows(NamedTuple):
         return cls(total, dict(found) if is_exact else None)
 
 
+class Writer(NamedTuple):
+    """Who has written as a producer: a query, or another session.
+
+    >>> print(Writer("5b1"), Writer("nightly-load", False), sep=", ")
+    query 5b1, session nightly-load
+    """
+
+    id: str
+    is_query: bool = True
+
+    def __str__(self) -> str:
+        return f"{'query' if self.is_query else 'session'} {self.id}"
+
+
 def open_output(path: str, storage: Mapping[str, str] | None) -> Channel:
     """Open the output of a query that is to be resumed. Raises if there is no channel."""
     if not Channel.exists(path, storage):
@@ -145,7 +159,7 @@ def _none(channel: Channel, inputs: Mapping[str, str], found: list[Written], pro
     if silent:
         return (
             f"The newest commit of producer {', '.join(silent[:10])} of {channel.path} does not say what it had read: it is of "
-            "an ingest, of a program, or of a query of an earlier release."
+            "an ingest or of a program."
         )
     if not found:
         name = "a query" if producer is None else repr(producer)
@@ -170,8 +184,8 @@ def _newest(channel: Channel, producer: str | None) -> list[Written]:
     return found
 
 
-def writer_of(channel: Channel, producer: str) -> str | None:
-    """Return the query that made a producer's newest commit, as text for people: ``query``, and its id. ``None`` if it was none.
+def writer_of(channel: Channel, producer: str) -> Writer | None:
+    """Return who made a producer's newest commit with rows, if it was a query; ``None`` if it was none.
 
     If the log was cleaned up beyond that commit, it is the session that has the producer.
     """
@@ -179,11 +193,11 @@ def writer_of(channel: Channel, producer: str) -> str | None:
     for each in found:
         commit = channel.log.read(each.version) if each.reads else None
         if commit is not None:
-            return next((f"query {query}" for query in commit.transactions), None)
+            return next((Writer(query) for query in commit.transactions), None)
     known = channel.progress.get(producer)
     if found or known is None or known.owner is None or channel.log.exists(0):
         return None
-    return f"{'query' if is_query(producer, known) else 'session'} {known.owner.id}"
+    return Writer(known.owner.id, is_query(producer, known))
 
 
 def rows_of(channel: Channel, producer: str) -> Rows | None:

@@ -98,29 +98,29 @@ def ingest(
         options["partitions"] = json.dumps(list(partitions))
     if late_path is not None:
         options["latePath"] = late_path
-    if max_ahead is not None:
-        with as_policy_error():
-            options["maxAhead"] = str(Duration.of(max_ahead, "max_ahead"))
-    if max_future is None or max_future == OFF:
-        options["maxFuture"] = OFF
-    elif max_future != AUTO:
-        with as_policy_error():
-            options["maxFuture"] = str(Duration.of(max_future, "max_future"))
+    options |= _bounds(max_ahead, max_future)
     if domain is not None:
         options["domain"] = str(domain)
-    if corrections:
-        options["corrections"] = "true"
-    if take_over:
-        options["takeOver"] = "true"
-    if merge_schema:
-        options["mergeSchema"] = "true"
-    if _reads_to_end(df):
-        options["readsToEnd"] = "true"
+    flags = {"corrections": corrections, "takeOver": take_over, "mergeSchema": merge_schema, "readsToEnd": _reads_to_end(df)}
+    options |= {name: "true" for name, is_set in flags.items() if is_set}
     options |= {f"storage.{name.removeprefix('storage.')}": value for name, value in (storage or {}).items()}
     settings = settings_of(IngestOptions.parse(options), df.schema, policy)  # raises here: the caller's line is in the trace
     policy.save(f"{settings.path}_manifest", settings)
     options["policy"] = str(policy)
     return df.writeStream.format("strandline").options(**options)
+
+
+def _bounds(max_ahead: str | int | timedelta | None, max_future: str | timedelta | None) -> dict[str, str]:
+    """Return the options for how far ahead of the frontier, and of the clock, a row may be."""
+    options = {}
+    with as_policy_error():
+        if max_ahead is not None:
+            options["maxAhead"] = str(Duration.of(max_ahead, "max_ahead"))
+        if max_future is None or max_future == OFF:
+            options["maxFuture"] = OFF
+        elif max_future != AUTO:
+            options["maxFuture"] = str(Duration.of(max_future, "max_future"))
+    return options
 
 
 def _with_heartbeat(df: DataFrame) -> DataFrame:

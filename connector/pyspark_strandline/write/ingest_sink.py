@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -18,9 +17,9 @@ from pyspark_strandline.column_types import check_stored_types
 from pyspark_strandline.options import IngestOptions
 from pyspark_strandline.schema import arrow_schema, quoted
 from pyspark_strandline.workers import QUERIES_KEPT, Recent, uncollected, without_stack
-from pyspark_strandline.write.channel_output import query_owner
 from pyspark_strandline.write.commit_record import CommitRecord, record_of
 from pyspark_strandline.write.offset_log import ends_in_first_snapshot, newest_read_moment_ms, read_moment_ms
+from pyspark_strandline.write.query_owner import query_owner
 from strandline.errors import StrandlineError
 from strandline.ingest import BatchStart, Ingest, IngestTask, Moment, Policy, Settings, TaskReport, parse_policy
 from strandline.time.arrow import TIME_KEY
@@ -61,7 +60,7 @@ class IngestWriter(DataSourceStreamArrowWriter):
         self._start: BatchStart | None = None
 
     @without_stack
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """Return the state for the tasks: the settings, and the holds of the partitions at the start of the batch."""
         if self._start is None:
             with uncollected():

@@ -4,44 +4,38 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_strandline.write.channel_output import ChannelOutput
+from pyspark_strandline.operators.published import PublishedOutput
+from pyspark_strandline.write.channel.channel_output import ChannelOutput
 from strandline.errors import StrandlineError
 
 __all__ = ["check_loop", "has_late"]
 
 
-def check_loop(published: str, outputs: Mapping[str, ChannelOutput]) -> tuple[set[str], dict[str, Any] | None]:
+def check_loop(published: PublishedOutput, outputs: Mapping[str, ChannelOutput]) -> set[str]:
     """Raise unless every channel that the query both reads and writes is a feedback, and its rows have moved as declared.
 
     The path summary of an output comes from the analysed plan of the whole query, and the feedback from the source's offset. So
     the rows and the frontier that the source computed for them cannot disagree.
 
     Args:
-        published: The text of the local property ``strandline.output``.
+        published: What the shim has published of the batch.
         outputs: The query's outputs by name.
 
     Returns:
-        The names of the outputs that are channels of the loop, and what the query states to the loop's other queries; ``None``
-        if it has none.
+        The names of the outputs that are channels of the loop.
 
     Raises:
         StrandlineError: ``STRANDLINE_LOOP_UNDECLARED``, ``STRANDLINE_LOOP_OPEN`` or ``STRANDLINE_LOOP_SUMMARY_DIFFERS``.
     """
-    body: dict[str, Any] = json.loads(published) if published else {}
-    reads, feedback = set(body.get("reads", ())), body.get("feedback", {})
-    state = dict(body["loop"]) if "loop" in body else None
-    if state is not None:
-        reads |= set(state.pop("channels", ()))  # another query of the loop reads those
-        state.pop("graph", None)
+    reads, feedback = published.read_in_loop, published.feedback
     if not reads:
-        return set(), None
+        return set()
     written = {table: name for name, output in outputs.items() if (table := output.table_id()) is not None}
-    by_table = {each["channel"]: name for name, each in feedback.items()}
+    by_table = {each.channel: name for name, each in feedback.items()}
     for table, name in written.items():
         if table in reads and table not in by_table:
             raise StrandlineError(
@@ -60,8 +54,7 @@ def check_loop(published: str, outputs: Mapping[str, ChannelOutput]) -> tuple[se
                 "Write every feedback channel in the query, with the method write or route of the loop.",
             )
         output = written[table]
-        found = (body["outputs"][output] if "outputs" in body else body).get("summary")
-        declared = feedback[name]["summary"]
+        found, declared = published.summaries[output], feedback[name].summary
         if found != declared:
             raise StrandlineError(
                 "STRANDLINE_LOOP_SUMMARY_DIFFERS",
@@ -69,7 +62,7 @@ def check_loop(published: str, outputs: Mapping[str, ChannelOutput]) -> tuple[se
                 f"declared with {json.dumps(declared)}.",
                 "Do not move times in the loop's body: the feedback advances them. Declare the advance with feedback=….",
             )
-    return {written[table] for table in by_table}, state
+    return {written[table] for table in by_table}
 
 
 def has_late(times: pa.Array) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from typing import Any
 
 from pyspark_strandline.write.checkpoint_store import checkpoint_store
 
@@ -104,7 +103,7 @@ def ends_in_first_snapshot(
     return True if True in found else None if None in found else False
 
 
-def _object(line: str) -> dict[str, Any] | None:
+def _object(line: str) -> Mapping[str, object] | None:
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):

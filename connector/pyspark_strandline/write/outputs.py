@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import asdict
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, StringType, StructType
 
 from pyspark_strandline.column_types import check_stored_types
-from pyspark_strandline.options import WriteOptions
+from pyspark_strandline.options import OutputPlace, WriteOptions
 from pyspark_strandline.schema import quoted, schema_above, time_field_of
 from pyspark_strandline.write.routing import NAMES
 from strandline.channel.write.create import check_column_names
@@ -150,12 +151,12 @@ def route(
 
 def _writer(
     frame: DataFrame,
-    places: Mapping[str, dict[str, Any]],
+    places: Mapping[str, OutputPlace],
     producer: str | None,
     take_over: bool,
     storage: Mapping[str, str] | None,
 ) -> DataStreamWriter:
-    options: dict[str, Any] = {"outputs": json.dumps(places)}
+    options = {"outputs": json.dumps({name: asdict(place) for name, place in places.items()})}
     if producer is not None:
         options["producer"] = producer
     if take_over:
@@ -165,7 +166,7 @@ def _writer(
     return frame.writeStream.format("strandline").options(**options)
 
 
-def _check_any(outputs: Mapping[str, Any]) -> None:
+def _check_any(outputs: Mapping[str, object]) -> None:
     if not outputs or not all(isinstance(name, str) and name for name in outputs):
         raise StrandlineError(
             "STRANDLINE_OUTPUTS_INVALID",
@@ -191,8 +192,8 @@ def _rows(frame: DataFrame, times: Mapping[str, str], column: str) -> Column:
     return F.struct(*(F.col(quoted(each)) for each in frame.columns)).alias(column, metadata=metadata)
 
 
-def _place(path: str | os.PathLike[str], column: str, fields: Mapping[str, str], time: str, domain: TimeDomain) -> dict[str, Any]:
-    return {"path": os.fspath(path), "column": column, "fields": dict(fields), "time": time, "domain": str(domain)}
+def _place(path: str | os.PathLike[str], column: str, fields: Mapping[str, str], time: str, domain: TimeDomain) -> OutputPlace:
+    return OutputPlace(os.fspath(path), column, dict(fields), time, str(domain))
 
 
 def _check_fields(name: str, fields: Mapping[str, str], columns: list[str]) -> None:

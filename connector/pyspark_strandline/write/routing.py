@@ -11,7 +11,7 @@ from pyspark.sql.types import StructField, StructType
 from pyspark_strandline.column_types import check_stored_types
 from pyspark_strandline.options import OutputPlace, WriteOptions
 from pyspark_strandline.schema import channel_schema, time_field_of
-from pyspark_strandline.write.channel_output import ChannelOutput
+from pyspark_strandline.write.channel.channel_output import ChannelOutput
 from strandline.errors import StrandlineError
 from strandline.time.domain import parse_domain
 
@@ -29,60 +29,11 @@ class Routing:
     """
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
-        self._places: dict[str, OutputPlace] = {}
+        self._places: dict[str, OutputPlace] = options.outputs or {}
         if options.outputs is None:
-            time_column, domain = time_field_of(schema)
-            check_stored_types(schema, "The rows to write")
-            columns = channel_schema(schema, time_column, domain)
-            self.outputs = {
-                "": ChannelOutput(
-                    options.path,
-                    columns,
-                    time_column,
-                    domain,
-                    options.storage,
-                    options.producer,
-                    options.take_over,
-                    options.merge_schema,
-                    resume=options.resume is not None,
-                    accept_replay=options.accept_replay,
-                )
-            }
-            return
-        self.outputs = {}
-        for name, place in options.outputs.items():
-            if NAMES not in schema.names or place.column not in schema.names:
-                raise StrandlineError(
-                    "STRANDLINE_OUTPUTS_INVALID",
-                    f"The rows to write have the columns {schema.names}, without {NAMES} and {place.column}.",
-                    "Write several outputs with pyspark_strandline.write_outputs or route, which make these columns.",
-                )
-            rows = schema[place.column].dataType
-            assert isinstance(rows, StructType)  # noqa: S101 - write_outputs made it
-            domain = parse_domain(place.domain)
-            absent = [field for field in place.fields.values() if field not in rows.names]
-            if absent:
-                raise StrandlineError(
-                    "STRANDLINE_OUTPUTS_INVALID",
-                    f"The rows of output {name} have the columns {rows.names}, without {absent}.",
-                    "Write several outputs with pyspark_strandline.write_outputs or route, which make these columns.",
-                )
-            taken = [(column, rows[field]) for column, field in place.fields.items()]
-            kept = StructType([StructField(column, f.dataType, True, f.metadata) for column, f in taken])
-            check_stored_types(kept, f"The rows of output {name}")
-            self._places[name] = place
-            self.outputs[name] = ChannelOutput(
-                place.path,
-                channel_schema(kept, place.time, domain),
-                place.time,
-                domain,
-                options.storage,
-                options.producer,
-                options.take_over,
-                options.merge_schema,
-                tuple(sorted(options.outputs)),
-                accept_replay=options.accept_replay,
-            )
+            self.outputs = {"": _only_output(options, schema)}
+        else:
+            self.outputs = {name: _output(options, schema, name, place) for name, place in options.outputs.items()}
 
     def split(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Yield each output's name and rows, for outputs that have rows in the batch.
@@ -111,6 +62,59 @@ class Routing:
                 taken = taken.take(pc.unique(pc.list_parent_indices(names).filter(pc.equal(flat, name))))
             rows = pa.RecordBatch.from_struct_array(taken)
             yield name, rows.select(list(place.fields.values())).rename_columns(list(place.fields))
+
+
+def _only_output(options: WriteOptions, schema: StructType) -> ChannelOutput:
+    """Return the output of a query that has one: it gets all rows and columns."""
+    time_column, domain = time_field_of(schema)
+    check_stored_types(schema, "The rows to write")
+    return ChannelOutput(
+        options.path,
+        channel_schema(schema, time_column, domain),
+        time_column,
+        domain,
+        options.storage,
+        options.producer,
+        options.take_over,
+        options.merge_schema,
+        resume=options.resume is not None,
+        accept_replay=options.accept_replay,
+    )
+
+
+def _output(options: WriteOptions, schema: StructType, name: str, place: OutputPlace) -> ChannelOutput:
+    """Return one of several outputs: it gets the fields of a struct."""
+    if NAMES not in schema.names or place.column not in schema.names:
+        raise StrandlineError(
+            "STRANDLINE_OUTPUTS_INVALID",
+            f"The rows to write have the columns {schema.names}, without {NAMES} and {place.column}.",
+            "Write several outputs with pyspark_strandline.write_outputs or route, which make these columns.",
+        )
+    rows = schema[place.column].dataType
+    assert isinstance(rows, StructType)  # noqa: S101 - write_outputs made it
+    domain = parse_domain(place.domain)
+    absent = [field for field in place.fields.values() if field not in rows.names]
+    if absent:
+        raise StrandlineError(
+            "STRANDLINE_OUTPUTS_INVALID",
+            f"The rows of output {name} have the columns {rows.names}, without {absent}.",
+            "Write several outputs with pyspark_strandline.write_outputs or route, which make these columns.",
+        )
+    taken = [(column, rows[field]) for column, field in place.fields.items()]
+    kept = StructType([StructField(column, f.dataType, True, f.metadata) for column, f in taken])
+    check_stored_types(kept, f"The rows of output {name}")
+    return ChannelOutput(
+        place.path,
+        channel_schema(kept, place.time, domain),
+        place.time,
+        domain,
+        options.storage,
+        options.producer,
+        options.take_over,
+        options.merge_schema,
+        tuple(sorted(options.outputs or ())),
+        accept_replay=options.accept_replay,
+    )
 
 
 def _unknown(shown: str, outputs: dict[str, ChannelOutput]) -> StrandlineError:

@@ -14,17 +14,19 @@ from pyspark.sql.types import StructType
 
 from pyspark_strandline.loop_remedies import loop_remedies
 from pyspark_strandline.operators.loop_times import LoopTimes
-from pyspark_strandline.operators.published import checkpoint_of, has_roundings, inputs_of, output_frontier, tables_of
+from pyspark_strandline.operators.published import PublishedOutput
 from pyspark_strandline.options import WriteOptions
-from pyspark_strandline.resume.first_batch import FirstBatch, RowCounter
+from pyspark_strandline.resume.row_counter import RowCounter
+from pyspark_strandline.resume.sink import FirstBatch
 from pyspark_strandline.resume.written import Rows
 from pyspark_strandline.workers import without_stack
-from pyspark_strandline.write.channel_output import WrittenFiles
+from pyspark_strandline.write.channel.written_files import OutputBatch, WrittenFiles
 from pyspark_strandline.write.commit_record import record_of
 from pyspark_strandline.write.loop_check import check_loop, has_late
 from pyspark_strandline.write.routing import Routing
 from strandline.channel.write.file_writer import FileWriter
 from strandline.errors import StrandlineError, TimeError
+from strandline.time.antichain import Antichain
 from strandline.time.arrow import times_of
 
 __all__ = ["StreamWriter"]
@@ -72,20 +74,18 @@ class StreamWriter(DataSourceStreamArrowWriter):
         context = TaskContext.get()
         if context is None:
             raise RuntimeError("the strandline sink writes only in Spark tasks")
-        published = context.getLocalProperty(_OUTPUT) or ""
-        for name, output in self._outputs.items():  # before anything is written
-            output_frontier(published, output.domain, name)
-        loop, rounding = LoopTimes.of(published), has_roundings(published)
+        text = context.getLocalProperty(_OUTPUT) or ""
+        published = self._parse(text)  # raises before anything is written
+        loop = published.loop_times
         counts = self._options.resume is not None and context.getLocalProperty(_BATCH_ID) == "0"
         writers: dict[str, FileWriter | RowCounter] = {}
         with ExitStack() as stack:
             for batch in iterator:
                 for name, rows in self._routing.split(batch):
                     if name not in writers:
-                        output = self._outputs[name]
-                        part = context.partitionId()
+                        output, part = self._outputs[name], context.partitionId()
                         own: FileWriter | RowCounter = (
-                            output.row_counter() if counts else output.file_writer(part, rounding=rounding)
+                            output.row_counter() if counts else output.file_writer(part, rounding=published.has_roundings)
                         )
                         writers[name] = own
                         stack.enter_context(own)
@@ -93,7 +93,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
                         self._check_round(loop, name, rows)
                     writers[name].write(rows)
             written = {name: WrittenFiles.of(writer) for name, writer in writers.items()}
-        return _Written(context.getLocalProperty(_QUERY_ID) or "", published, written)
+        return _Written(context.getLocalProperty(_QUERY_ID) or "", text, written)
+
+    def _parse(self, published: str) -> PublishedOutput:
+        return PublishedOutput.parse(published, {name: output.domain for name, output in self._outputs.items()})
 
     def _check_round(self, loop: LoopTimes, name: str, rows: pa.RecordBatch) -> None:
         """Raise if a row of a loop is at a last time, from which no way around leads on.
@@ -126,53 +129,58 @@ class StreamWriter(DataSourceStreamArrowWriter):
         told = [message for message in messages if isinstance(message, _Written)]
         if not told:
             raise RuntimeError(f"batch {batchId} has no message from a task")
-        transaction = (told[0].query_id, batchId)
-        written = self._together(told)
-        feedback, state = check_loop(told[0].published, self._outputs)
+        query, written, published = told[0].query_id, self._together(told), self._parse(told[0].published)
+        feedback = check_loop(published, self._outputs)
         resumes = self._options.resume is not None and batchId == 0
-        if resumes and (feedback or state is not None):
+        if feedback or published.loop is not None:
+            self._check_loop_options(resumes=resumes)
+        checkpoint = self._options.checkpoint or published.checkpoint  # it may be a setting of the session
+        record = record_of(query, checkpoint, self._options.storage)
+        batches = {}
+        for name, output in self._outputs.items():
+            others = {other: each.digest for other, each in written.items() if other != name}
+            batches[name] = output.batch((query, batchId), written[name], published.inputs(name), others)
+            with loop_remedies(bool(feedback)):
+                output.check(batches[name], record, name)
+            if name in feedback:
+                output.check_times(written[name])
+        for name, output in self._outputs.items():
+            holds, in_loop = published.frontiers[name], name in feedback
+            if resumes:
+                channel = output.go_on(self._first_batch(batches[name], holds, published))
+            else:
+                loop = published.stated_to_loop if in_loop else None
+                channel = output.commit(batches[name], holds, exact=in_loop, loop=loop, tables=published.tables)
+            record.add(name, batchId, channel)
+        record.save()
+
+    def _check_loop_options(self, *, resumes: bool) -> None:
+        """Raise for options that a query of a loop must not have."""
+        if resumes:
             raise StrandlineError(
                 "STRANDLINE_RESUME_IMPOSSIBLE",
                 "The option resume is given for a query of a loop. What goes round in a loop depends on the state of its "
                 "operators, which is lost.",
                 "Start the loop anew: new channels for its feedback and its results, and new checkpoints for all its queries.",
             )
-        if self._options.accept_replay is not None and (feedback or state is not None):
+        if self._options.accept_replay is not None:
             raise StrandlineError(
                 "STRANDLINE_OPTION_INVALID",
                 "The option acceptReplay is given for a query of a loop. What goes round depends on what went round before.",
                 "Leave it out. Bring back what the loop depends on, or start it anew, with new channels and new checkpoints.",
             )
-        checkpoint = self._options.checkpoint or checkpoint_of(told[0].published)  # it may be a setting of the session
-        record = record_of(told[0].query_id, checkpoint, self._options.storage)
-        others = {name: {other: each.digest for other, each in written.items() if other != name} for name in self._outputs}
-        for name, output in self._outputs.items():
-            with loop_remedies(bool(feedback)):
-                output.check(transaction, written[name], record, name, inputs_of(told[0].published, name), others[name])
-            if name in feedback:
-                output.check_times(written[name])
-        for name, output in self._outputs.items():
-            holds = output_frontier(told[0].published, output.domain, name)
-            in_loop, reads = name in feedback, inputs_of(told[0].published, name)
-            loop = state if in_loop else None
-            if resumes:
-                rows = Rows.of([(written[name].times, written[name].spans)])
-                allows = self._options.resume or "true"
-                batch = FirstBatch.of(told[0].published, told[0].query_id, reads, holds, rows, allows=allows)
-                record.add(name, batchId, output.go_on(batch))
-                continue
-            channel = output.commit(
-                transaction,
-                holds,
-                written[name],
-                exact=in_loop,
-                loop=loop,
-                reads=reads,
-                others=others[name],
-                tables=tables_of(told[0].published),
-            )
-            record.add(name, batchId, channel)
-        record.save()
+
+    def _first_batch(self, batch: OutputBatch, holds: Antichain, published: PublishedOutput) -> FirstBatch:
+        return FirstBatch(
+            batch.query,
+            batch.reads,
+            holds,
+            Rows.of([(batch.written.times, batch.written.spans)]),
+            published.other_sources,
+            published.running,
+            published.state,
+            self._options.resume or "true",
+        )
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """On the driver: remove the files that the tasks of a failed batch reported. VACUUM removes the unreported files.

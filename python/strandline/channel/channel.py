@@ -3,77 +3,43 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
-from deltalake.exceptions import CommitFailedError, DeltaError
 
 from strandline.channel.cleaning import clean_log
-from strandline.channel.progress.attempt import Attempt
+from strandline.channel.commit.outcome import Outcome
+from strandline.channel.commit.transaction import Plan, transact
+from strandline.channel.creation import NewChannel
 from strandline.channel.progress.capability_updates import CapabilityUpdates
-from strandline.channel.progress.handle_lock import HandleLock, locked
-from strandline.channel.progress.progress import Progress
+from strandline.channel.progress.handle_lock import locked
 from strandline.channel.progress.snapshot import Snapshot
-from strandline.channel.statements.checksum import metadata_entry, with_checksum
 from strandline.channel.statements.commit_statement import MAX_MESSAGE_TIMES
 from strandline.channel.statements.inputs import Input
-from strandline.channel.statements.log import Commit, Log
+from strandline.channel.statements.log import Commit
 from strandline.channel.statements.session import WriterSession
-from strandline.channel.statements.statement import ProducerState, Span, Statement, checked_state, copied_state
-from strandline.channel.write import fencing, registrar
-from strandline.channel.write.acceptance import check_founding
+from strandline.channel.statements.statement import Span, checked_state
+from strandline.channel.view import ChannelView
+from strandline.channel.write import fencing, registrar, replay
 from strandline.channel.write.append import Append, check_kinds, own_antichains
 from strandline.channel.write.create import (
-    channel_schema,
-    check_new_path,
-    checked_fields,
-    checked_names,
-    founding_statement,
-    new_columns,
-    table_properties,
+    add_columns,
 )
 from strandline.channel.write.file_writer import FileWriter, file_writer
+from strandline.channel.write.opening import open_producer
 from strandline.channel.write.producer import Producer
-from strandline.channel.write.repeated_appends import RepeatedAppends
-from strandline.channel.write.transaction import Plan, survives, transact
 from strandline.delta.data_file import DataFile
-from strandline.delta.read_file import read_file
-from strandline.delta.storage import commit_name
-from strandline.delta.table import Table, add_columns, create_table, open_delta, schema_text, stored_schema
-from strandline.errors import ChannelError, LogError, ProducerError, StorageError, TimeDomainError
 from strandline.time.antichain import Antichain
-from strandline.time.arrow import find_time_field
-from strandline.time.domain import Time, TimeDomain, parse_domain
+from strandline.time.domain import Time, TimeDomain
 
 __all__ = ["Channel"]
 
 _RETENTION = timedelta(days=30)
 
 
-class _Copies(Mapping[str, ProducerState]):
-    """States that may be changed: what a channel knows must stay what its log says."""
-
-    def __init__(self, states: Mapping[str, ProducerState]) -> None:
-        self._states = states
-
-    def __getitem__(self, name: str) -> ProducerState:
-        known = self._states[name]
-        return known if known.state is None else known._replace(state=copied_state(known.state))
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._states)
-
-    def __len__(self) -> int:
-        return len(self._states)
-
-    def __repr__(self) -> str:
-        return repr(dict(self))
-
-
-class Channel:
+class Channel(ChannelView):
     """A channel, opened at its newest version. :meth:`refresh` applies later commits, and costs only as much as those.
 
     Any number of processes may use the same channel. Several threads may use one object: their calls take turns, and so do those
@@ -96,21 +62,8 @@ class Channel:
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
-        self._log = snapshot.log
-        self._owner = self._last_session = WriterSession.here()
-        self._opening: set[WriterSession] = set()
-        """Sessions whose opening ended by an error. Nobody has them, but their commits may have been made."""
-        self._appends = RepeatedAppends(snapshot)
-        self._registrations: list[registrar.Registration] = []
-        """Calls of :meth:`register` that ended by an error. Their commits may have been made."""
-
-    @property
-    def lock(self) -> HandleLock:
-        """The lock for which the threads that use this object wait."""
-        return self._snapshot.lock
-
-    # ---------------------------------------------------------------------------------------------- create and open
+        super().__init__(snapshot)
+        self._owner = WriterSession.here()
 
     @classmethod
     def create(
@@ -147,214 +100,10 @@ class Channel:
             TimeDomainError: The time column is missing or has no domain.
             TimeError: ``at`` is not a time of the domain.
         """
-        log = Log(path, storage_options)
-        check_new_path(log.path)
-        schema, domain = channel_schema(schema, time, parse_domain(domain) if isinstance(domain, str) else domain)
-        names = checked_names(producers)
-        least = domain.minimum if at is None else domain.time(at, "at")
-        attempt = Attempt()
-        statement = founding_statement(names, least, sealed=bool(names) if sealed is None else sealed, id=attempt.id)
-        properties = table_properties(configuration)
-        text = with_checksum(statement.to_user_metadata(), [metadata_entry(schema_text(schema), properties)])
-        check_founding(log.path, text)
-        if log.exists(0) or log.store.last_checkpoint():
-            return cls._existing(log, schema, storage_options, exist_ok)
-        try:
-            create_table(log, schema, text, properties, storage_options)
-        except (DeltaError, StorageError) as error:
-            if not log.exists(0):
-                raise
-            open_delta(log, storage_options)  # raises if the table that is there cannot be opened
-            made = log.require(0).statement
-            if made is None or made.id != attempt.id:
-                if isinstance(error, StorageError):
-                    raise
-                return cls._existing(log, schema, storage_options, exist_ok)  # another process was faster
-            if log.store.unsettled:
-                raise
-            log.store.sync_commit(commit_name(0))  # only the answer was lost
-        return cls.open(path, storage_options)
-
-    @classmethod
-    def _existing(cls, log: Log, schema: pa.Schema, storage_options: Mapping[str, str] | None, exist_ok: bool) -> Channel:
-        if not exist_ok:
-            raise ChannelError(
-                "STRANDLINE_CHANNEL_EXISTS",
-                f"A Delta table already exists at {log.path}.",
-                "Open it with Channel.open, or pass exist_ok=True.",
-            )
-        log.store.settle()
-        channel = cls.open(log.path, storage_options)
-        if not channel.schema.equals(stored_schema(schema)) or channel.domain != find_time_field(schema)[1]:
-            raise ChannelError(
-                "STRANDLINE_SCHEMA_MISMATCH",
-                f"The channel {log.path} has the columns {_columns(channel.schema)} and times of {channel.domain}, but the "
-                f"columns {_columns(schema)} and times of {find_time_field(schema)[1]} were requested.",
-                "Create the channel at another path, or request the columns of the existing channel.",
-            )
-        return channel
-
-    @classmethod
-    def open(cls, path: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> Channel:
-        """Open an existing channel at its newest version.
-
-        Args:
-            path: The table's path.
-            storage_options: The options of the table's storage.
-
-        Raises:
-            ChannelError: ``STRANDLINE_NOT_A_TABLE``, ``STRANDLINE_NOT_A_CHANNEL``, or the condition for a table feature that is
-                refused.
-            TimeDomainError: No column has a time domain.
-            LogError: Log cleanup removed too many commits.
-        """
-        return cls(Snapshot(Table(path, storage_options)))
-
-    @classmethod
-    def exists(cls, path: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> bool:
-        """Return whether there is a channel at ``path``.
-
-        Args:
-            path: The table's path.
-            storage_options: The options of the table's storage.
-
-        Raises:
-            ChannelError: The channel is damaged.
-
-        >>> Channel.exists("/no/such/channel")
-        False
-        """
-        try:
-            cls.open(path, storage_options)
-        except (ChannelError, TimeDomainError) as error:
-            if error.condition in ("STRANDLINE_NOT_A_TABLE", "STRANDLINE_NOT_A_CHANNEL", "STRANDLINE_TIME_DOMAIN_MISSING"):
-                return False
-            raise
-        return True
-
-    # ------------------------------------------------------------------------------------------------------ properties
-
-    @property
-    def path(self) -> str:
-        """The table's path as it was given."""
-        return self._snapshot.table.path
-
-    @property
-    def storage_options(self) -> dict[str, str] | None:
-        """The storage options that were given to deltalake to reach the table."""
-        return self._snapshot.table.storage_options
-
-    @property
-    def table_id(self) -> str:
-        """The Delta table's id. Offsets name the table by this id."""
-        return self._snapshot.table.id
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The Arrow schema. The metadata of the time column has its domain."""
-        return self._snapshot.table.schema
-
-    @property
-    def time_column(self) -> str:
-        """The name of the column that holds each row's time."""
-        return self._snapshot.time_column
-
-    @property
-    def domain(self) -> TimeDomain:
-        """The domain of the channel's times."""
-        return self._snapshot.domain
-
-    @property
-    def log(self) -> Log:
-        """The log with the table's commits."""
-        return self._log
-
-    @property
-    def version(self) -> int:
-        """The newest version that was applied."""
-        return self._snapshot.progress.version
-
-    @property
-    def progress(self) -> Progress:
-        """Every producer's state at :attr:`version`. It is a live object: copy it to keep it."""
-        return self._snapshot.progress
-
-    @property
-    @locked
-    def frontier(self) -> Antichain:
-        """The least times that may still be written after :attr:`version`."""
-        return self._snapshot.progress.frontier
-
-    @property
-    def producers(self) -> Mapping[str, ProducerState]:
-        """The state of each producer, by name. A change of such a state changes nothing in the channel."""
-        return _Copies(self._snapshot.progress.producers)
-
-    @property
-    @locked
-    def sealed(self) -> bool:
-        """Whether no producer can join any more."""
-        return self._snapshot.progress.sealed
-
-    @property
-    @locked
-    def registrar(self) -> Antichain:
-        """The capability at which producers may join; empty when the channel is sealed."""
-        return self._snapshot.progress.registrar
-
-    # --------------------------------------------------------------------------------------------------- the log
-
-    @locked
-    def refresh(self, *, ignore_deletes: bool = False, skip_change_commits: bool = False) -> list[Commit]:
-        """Apply the commits that came after :attr:`version`. Return those of others that no call has returned yet, in order.
-
-        These are all commits since the channel was opened, each once, except those that this object made itself: also those that
-        another method of this object has applied meanwhile, such as one that commits. After an error nothing is lost. The next
-        call returns what this one would have returned.
-
-        Args:
-            ignore_deletes: See :meth:`Commit.check`.
-            skip_change_commits: See :meth:`Commit.check`.
-
-        Raises:
-            LogError: A commit breaks the channel's contract (see :meth:`Commit.check`). This error is raised only once, and no
-                later call returns this commit. Or log cleanup removed commits that are to be returned.
-            StatementError: A statement cannot be read.
-        """
-        applied = {commit.version: commit for commit in self._snapshot.update()}
-        commits = []
-        for version in self._snapshot.unreturned.versions(self.version):
-            commit = applied.get(version)
-            commits.append(self._log.require(version) if commit is None else commit)
-        commit = None
-        try:
-            for commit in commits:
-                commit.check(ignore_deletes=ignore_deletes, skip_change_commits=skip_change_commits)
-        except LogError:
-            if commit is not None:
-                self._snapshot.unreturned.leave_out(commit.version)
-            raise
-        self._snapshot.unreturned.all_returned(self.version)
-        return commits
-
-    @locked
-    def progress_at(self, version: int) -> Progress:
-        """Return every producer's state as of ``version``. This reads the log back to the newest copy of all statements."""
-        return self._snapshot.progress_at(version)
-
-    def frontier_at(self, version: int) -> Antichain:
-        """Return the frontier as of ``version``."""
-        return self.progress_at(version).frontier
-
-    def was_replaced(self) -> bool:
-        """Return whether the path of the channel now has another table, none, or another log than the one that was read.
-
-        This can happen because a process may exist longer than the channel.
-        """
-        if not self.log.has(self.version, self.progress.identity):
-            return True
-        first = self.log.read(0)
-        return first is not None and (first.metadata or {}).get("id") != self.table_id
+        new = NewChannel.of(
+            path, storage_options, schema, time, domain, producers, sealed=sealed, at=at, configuration=configuration
+        )
+        return cls(new.create(storage_options, exist_ok=exist_ok))
 
     # --------------------------------------------------------------------------------------------------- committing
 
@@ -406,7 +155,6 @@ class Channel:
             states={name: checked_state(state, name) for name, state in states.items()},
             times=list(times),
             spans=list(spans),
-            transaction=transaction,
             take_over=take_over,
             follow=follow,
             apart=apart,
@@ -415,11 +163,11 @@ class Channel:
             most_times=most_times,
             reads=tuple(reads),
         )
-        return self.append_decided(lambda: append)
+        return self.append_decided(lambda: append, transaction).committed
 
     @locked
-    def append_decided(self, decide: Callable[[], Append | None]) -> int | None:
-        """Commit what ``decide`` returns for the newest progress, in one Delta commit. Return its version.
+    def append_decided(self, decide: Callable[[], Append | None], transaction: tuple[str, int] | None = None) -> Outcome:
+        """Commit what ``decide`` returns for the newest progress, in one Delta commit.
 
         If another commit comes in between, that commit is applied and ``decide`` is called again. So everything that
         ``decide`` read is still true in the version that is written. If ``decide`` returns ``None``, nothing is written.
@@ -427,18 +175,14 @@ class Channel:
         After an error the commit may have been made, or may still arrive. With a transaction, a repeated call finds that out.
         Without one, a repeated call with the same files returns the version that was made, and one with other files is refused.
 
+        Args:
+            decide: Returns what to commit.
+            transaction: ``(application id, version)``. If the channel has that version or a later one, this is a replay, and
+                ``decide`` is not called.
+
         Raises the errors of ``decide`` and of :meth:`append`, and :class:`ChannelError` ``STRANDLINE_COMMIT_WAS_MADE``.
         """
-        return self._appends.commit(lambda: self._with_known_session(decide()))
-
-    def _with_known_session(self, append: Append | None) -> Append | None:
-        """Use one object for equal sessions, so that sessions of thousands of producers are compared quickly."""
-        if append is None:
-            return None
-        if append.session == self._last_session:
-            return replace(append, session=self._last_session)
-        self._last_session = append.session
-        return append
+        return replay.commit_append(self._snapshot, decide, transaction)
 
     @locked
     def committed(self, application: str) -> int:
@@ -447,13 +191,7 @@ class Channel:
 
     def commit_of(self, transaction: tuple[str, int]) -> Commit | None:
         """Return the commit that made a transaction, or ``None`` if it is no longer there. Search from the newest commit back."""
-        application, wanted = transaction
-        for version in range(self.version, -1, -1):
-            commit = self._log.read(version)
-            made = None if commit is None else commit.transactions.get(application)
-            if commit is None or (made is not None and made <= wanted):
-                return commit if made == wanted else None
-        return None
+        return replay.commit_of(self._snapshot, transaction)
 
     @locked
     def settle(self) -> None:
@@ -462,7 +200,7 @@ class Channel:
         Whoever made them may have died, or have got an error, before they were synced. Raises :class:`StorageError`.
         """
         self._log.store.settle()
-        survives(self._snapshot, self.version)
+        self._snapshot.survives(self.version)
 
     @locked
     def second_copies(self, transaction: tuple[str, int], paths: Iterable[str]) -> list[str]:
@@ -475,14 +213,7 @@ class Channel:
             transaction: The transaction of the attempt.
             paths: The files of the attempt.
         """
-        done = self.transaction_version(transaction[0])
-        if done is None or done < transaction[1]:
-            return []
-        commit = self.commit_of(transaction)
-        if commit is None:
-            return []
-        added, text = {file.path for file in commit.files}, str(commit.info.get("userMetadata", ""))
-        return [path for path in paths if path not in added and path not in text]  # states name the files that wait
+        return replay.second_copies(self._snapshot, transaction, paths)
 
     @locked
     def refuse_live(self, names: Iterable[str], owner: WriterSession, *, take_over: bool = False) -> None:
@@ -496,8 +227,7 @@ class Channel:
         Raises:
             ProducerError: ``STRANDLINE_PRODUCER_LIVE``.
         """
-        session = self._last_session if owner == self._last_session else owner
-        fencing.refuse_live_of(self._snapshot, names, session, take_over)
+        fencing.refuse_live_of(self._snapshot, names, owner, take_over)
 
     @locked
     def transaction_version(self, application: str) -> int | None:
@@ -526,31 +256,7 @@ class Channel:
                 producer, unless ``take_over`` is set.
         """
         session = owner if isinstance(owner, WriterSession) else WriterSession.here(owner)
-        checked_names([name])
-
-        def plan() -> Plan | None:
-            state = self._snapshot.progress.get(name)
-            if state is None:
-                first = self._snapshot.progress.first_seq
-                return Plan(statements={name: Statement(first, tuple(fencing.joining(self._snapshot, name)), session)})
-            nobody = state.owner in self._opening
-            fencing.refuse_live(self.path, name, state, session, take_over or nobody)
-            return Plan(statements={name: Statement(state.seq + 1, tuple(state.holds), session, state.state)})
-
-        self._opening.add(session)
-        try:
-            transact(self._snapshot, plan)
-        except ProducerError:
-            self._opening.discard(session)
-            raise
-        self._opening.discard(session)
-        state = self._snapshot.progress.get(name)
-        if state is None or state.owner != session:
-            raise ProducerError(
-                "STRANDLINE_PRODUCER_FENCED",
-                f"Another session took over producer {name!r} of {self.path} while this session opened it.",
-                "Two sessions compete for the producer: stop one of them.",
-            )
+        state = open_producer(self._snapshot, name, session, take_over=take_over)
         return Producer(self, self._snapshot, name, session, state)
 
     @locked
@@ -573,7 +279,7 @@ class Channel:
                 ``STRANDLINE_PRODUCER_EXISTS`` unless ``exist_ok`` is set.
             CapabilityError: ``at`` is not ≥ the registrar's capability.
         """
-        return registrar.register(self._snapshot, names, at, exist_ok=exist_ok, unanswered=self._registrations)
+        return registrar.register(self._snapshot, names, at, exist_ok=exist_ok).committed
 
     @locked
     def delay_registrar(self, times: Time | Iterable[Time]) -> int | None:
@@ -582,7 +288,7 @@ class Channel:
         The frontier of an open channel cannot pass the registrar's capability until it is delayed. Raises
         :class:`CapabilityError` for an earlier time.
         """
-        return registrar.delay(self._snapshot, times)
+        return registrar.delay(self._snapshot, times).committed
 
     @locked
     def seal(self) -> int | None:
@@ -591,64 +297,13 @@ class Channel:
         Returns:
             The version, or ``None`` if the channel was sealed already.
         """
-        return registrar.seal(self._snapshot)
+        return registrar.seal(self._snapshot).committed
 
     # --------------------------------------------------------------------------------------------------- rows
 
     def file_writer(self, name_prefix: str = "part") -> FileWriter:
         """Return a writer of data files for this channel."""
         return file_writer(self._snapshot, name_prefix)
-
-    def snapshot_files(self, version: int | None = None, *, stats: bool = False) -> list[DataFile]:
-        """Return the data files of a version, oldest first.
-
-        Args:
-            version: The version (default: the newest applied).
-            stats: Whether to add the files' statistics.
-        """
-        return self._snapshot.table.files(self.version if version is None else version, stats=stats)
-
-    def read(self, version: int | None = None, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return the rows of a version, in no particular order.
-
-        Args:
-            version: The version (default: the newest applied).
-            columns: The columns to read (default: all).
-
-        Raises:
-            ChannelError: ``STRANDLINE_FILE_MISSING`` if a file was vacuumed or deleted. ``STRANDLINE_COLUMN_UNKNOWN``.
-            LogError: ``STRANDLINE_VERSION_UNKNOWN``.
-        """
-        if not isinstance(columns, Iterable | None):
-            columns = [str(columns)]
-        schema = self._schema_of(columns)
-        tables = [read_file(self._snapshot.table, file, schema) for file in self.snapshot_files(version)]
-        return pa.concat_tables(tables) if tables else schema.empty_table()
-
-    def read_files(self, files: Iterable[DataFile], columns: Sequence[str] | None = None) -> pa.Table:
-        """Return the rows of some of the channel's files, for example of one commit's files.
-
-        Args:
-            files: The files.
-            columns: The columns to read (default: all).
-
-        Raises:
-            ChannelError: ``STRANDLINE_FILE_MISSING`` if a file was vacuumed or deleted. ``STRANDLINE_COLUMN_UNKNOWN``.
-        """
-        schema = self._schema_of(columns)
-        tables = (read_file(self._snapshot.table, file, schema) for file in files)
-        return pa.concat_tables([schema.empty_table(), *tables])
-
-    def _schema_of(self, columns: Iterable[str] | None) -> pa.Schema:
-        """Return the channel's schema, or that of some of its columns."""
-        unknown = [name for name in columns or () if name not in self.schema.names]
-        if unknown:
-            raise ChannelError(
-                "STRANDLINE_COLUMN_UNKNOWN",
-                f"The channel {self.path} has no column {str(unknown[0])[:80]!r}.",
-                f"Name some of its columns: {', '.join(self.schema.names)}.",
-            )
-        return self.schema if columns is None else pa.schema([self.schema.field(name) for name in columns])
 
     # ---------------------------------------------------------------------------------------------- maintenance
 
@@ -669,20 +324,7 @@ class Channel:
             ChannelError: ``STRANDLINE_SCHEMA_MISMATCH``. The table has a column of that name, also in another case, with
                 another type; or the new column is not nullable, or is a time.
         """
-        fields = checked_fields(self.path, columns)
-        while True:
-            with self._log.store.turn(self._snapshot.update):
-                self._snapshot.update()
-                new = new_columns(self.path, self.schema, fields)
-                if not new:
-                    self.settle()
-                    return None
-                try:
-                    version = add_columns(self._log, new, self.storage_options)
-                except CommitFailedError:
-                    continue  # another commit came first, so look again whether the columns are there
-                self._snapshot.update()
-                return version
+        return add_columns(self._snapshot, columns)
 
     @locked
     def checkpoint(self) -> int:
@@ -691,9 +333,9 @@ class Channel:
         Commits do both by themselves from time to time. Call this method before you copy a table without the history of its
         log.
         """
-        version = transact(self._snapshot, lambda: Plan(copy=True))
+        made = transact(self._snapshot, lambda: Plan(copy=True))
         self._snapshot.table.checkpoint()
-        return self.version if version is None else version
+        return made.version
 
     @locked
     def clean_log(self, older_than: timedelta = _RETENTION) -> int:
@@ -717,7 +359,3 @@ class Channel:
         return (
             f"Channel({self.path!r}, version={self.version}, {len(self.producers)} producers, frontier={self.frontier.format()})"
         )
-
-
-def _columns(schema: pa.Schema) -> str:
-    return ", ".join(f"{column.name} {column.type}" for column in schema)

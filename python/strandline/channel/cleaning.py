@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 
+from strandline.channel.commit.transaction import Plan, transact
 from strandline.channel.progress.progress import Progress
 from strandline.channel.progress.snapshot import Snapshot
 from strandline.channel.statements.log import Commit
-from strandline.channel.write.transaction import Plan, transact
 from strandline.delta.checks.checkpoints import compacted_logs
 from strandline.delta.storage import LOG_DIR, commit_name
 from strandline.delta.table import CHECKPOINT_INTERVAL

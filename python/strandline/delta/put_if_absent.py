@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from enum import Enum
 from threading import Lock
 from typing import Any
 from urllib.parse import urlparse
@@ -18,7 +19,7 @@ from obstore.store import from_url
 from strandline.delta.store_errors import cause_of, remedy_of
 from strandline.errors import ChannelError, StorageError
 
-__all__ = ["PutIfAbsent"]
+__all__ = ["Put", "PutIfAbsent"]
 
 _SCHEMES = {"s3", "s3a", "az", "azure", "adl", "abfs", "abfss", "gs"}
 _PREFIX = re.compile(r"^(aws|azure|google)_")
@@ -29,6 +30,16 @@ _FOLDER = "_probe"  # Delta's readers, and VACUUM, skip names that begin with an
 
 _lock = Lock()
 _proven: set[tuple[object, ...]] = set()
+
+
+class Put(Enum):
+    """What became of a request to create an object."""
+
+    MADE = "made"
+    EXISTS = "exists"
+    """Nothing was written: the object exists, or must not exist."""
+    UNSUPPORTED = "unsupported"
+    """Nothing was written: this storage cannot create an object as a whole."""
 
 
 class PutIfAbsent:
@@ -63,14 +74,14 @@ class PutIfAbsent:
                 self._probe()
                 _proven.add(self._key)
 
-    def create(self, path: str, data: bytes) -> bool:
-        """Create an object with this content. Return ``False`` if it exists. Raises :class:`StorageError`."""
+    def create(self, path: str, data: bytes) -> Put:
+        """Create an object with this content. Raises :class:`StorageError`."""
         try:
             with self._errors(path):
                 obstore.put(self._store, path, data, mode="create", use_multipart=False)
         except AlreadyExistsError:
-            return False
-        return True
+            return Put.EXISTS
+        return Put.MADE
 
     def _probe(self) -> None:
         """Write the same new object twice, and remove it."""
@@ -80,7 +91,7 @@ class PutIfAbsent:
         finally:
             with suppress(BaseError):  # a writer need not have the right to delete, and nobody reads the object
                 obstore.delete(self._store, path)
-        if answers[1]:
+        if answers[1] is Put.MADE:
             raise self._overwrites("it accepted the same object twice")
 
     @contextmanager

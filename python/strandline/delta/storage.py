@@ -21,7 +21,7 @@ import pyarrow.fs as pafs
 from deltalake.exceptions import DeltaError
 from deltalake.fs import DeltaStorageHandler
 
-from strandline.delta.put_if_absent import PutIfAbsent
+from strandline.delta.put_if_absent import Put, PutIfAbsent
 from strandline.delta.store_errors import cause_of, native, remedy_of, without_secrets
 from strandline.delta.turn import turn
 from strandline.errors import ChannelError, StorageError
@@ -149,10 +149,10 @@ class Store(ABC):
         """Remove the object if it exists."""
 
     @abstractmethod
-    def create(self, path: str, data: bytes, unless: Callable[[], bool] = lambda: False) -> bool | None:
-        """Create an object, all of it or nothing. Return ``False`` if it exists, ``None`` if that is impossible.
+    def create(self, path: str, data: bytes, unless: Callable[[], bool] = lambda: False) -> Put:
+        """Create an object, all of it or nothing.
 
-        A store of this machine asks ``unless`` immediately before, and returns ``False`` if it is true.
+        A store of this machine asks ``unless`` immediately before. If it is true, the object is as one that exists.
         """
 
     def require_create(self) -> None:  # noqa: B027 - file systems never do
@@ -318,10 +318,10 @@ class LocalStore(Store):
         with storage_errors("delete", full):
             Path(full).unlink(missing_ok=True)
 
-    def create(self, path: str, data: bytes, unless: Callable[[], bool] = lambda: False) -> bool | None:
-        """Create a file with this content, all of it or nothing. Return ``False`` if the file exists already, or ``unless``.
+    def create(self, path: str, data: bytes, unless: Callable[[], bool] = lambda: False) -> Put:
+        """Create a file with this content, all of it or nothing.
 
-        This uses a hard link, which fails if the name exists. Returns ``None`` if the file system has no links. The content
+        This uses a hard link, which fails if the name exists. A file system without links does not support it. The content
         is synced before it gets the name. The name is not synced.
         """
         full = self._full(path)
@@ -330,18 +330,18 @@ class LocalStore(Store):
             with storage_errors("write", full, but=(FileExistsError,)):
                 self._write(draft, data)
                 if unless():
-                    return False
+                    return Put.EXISTS
                 os.link(draft, full)
         except FileExistsError:
-            return False
+            return Put.EXISTS
         except StorageError as error:
             if getattr(error.__cause__, "errno", None) in _NO_LINKS:
-                return None
+                return Put.UNSUPPORTED
             raise
         finally:
             with suppress(OSError):
                 os.unlink(draft)
-        return True
+        return Put.MADE
 
     def _write(self, path: str, data: bytes) -> None:
         Path(path).write_bytes(data)
@@ -485,8 +485,8 @@ class ObjectStore(Store):
             with self.errors("delete", path):
                 self._files.delete_file(inside(path))
 
-    def create(self, path: str, data: bytes, unless: Callable[[], bool] = lambda: False) -> bool:
-        """Create an object with this content, in one request. Return ``False`` if it exists.
+    def create(self, path: str, data: bytes, unless: Callable[[], bool] = lambda: False) -> Put:
+        """Create an object with this content, in one request.
 
         Raises :class:`ChannelError` ``STRANDLINE_STORE_OVERWRITES`` if the store does not refuse to replace objects.
         """

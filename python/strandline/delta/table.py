@@ -26,6 +26,7 @@ from strandline.delta.checks.misread_bounds import misread_bounds, would_write_m
 from strandline.delta.data_file import DataFile
 from strandline.delta.file_stats import stats_texts
 from strandline.delta.log import DeltaCommit, DeltaLog, is_transaction
+from strandline.delta.put_if_absent import Put
 from strandline.delta.storage import LOG_DIR, LocalStore, commit_name
 from strandline.delta.store_errors import cause_of, native
 from strandline.errors import ChannelError, LogError, StorageError
@@ -185,18 +186,18 @@ class Table:
         :class:`LogError` ``STRANDLINE_LOG_TRUNCATED``. The commit is not removed, because others may have read it.
         """
         store = self.log.store
-        made = store.create(
+        put = store.create(
             commit_name(version), lines or commit_lines(files, user_metadata, transactions), lambda: self._is_gap(version)
         )
-        linked = made is not None
-        if made is None:
+        made = put is Put.MADE
+        if put is Put.UNSUPPORTED:
             with native(self.path, self.storage_options), store.errors("write", commit_name(version)):
                 made = self._commit_deltalake(version, files, user_metadata, transactions)
         if made and isinstance(store, LocalStore) and self._is_gap(version):
             # Others may have read it, and gone on from it. Or they wrote this version before, and removed it.
             self.log.require(version - 1)  # raises
         if made:
-            store.sync_commit(commit_name(version), content=not linked)
+            store.sync_commit(commit_name(version), content=put is Put.UNSUPPORTED)
         return made
 
     def _is_gap(self, version: int) -> bool:

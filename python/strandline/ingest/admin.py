@@ -390,7 +390,7 @@ def _forget(channel: Channel, query: str, key: str, only: Any = None) -> int | N
         entry = {name: value for name, value in common[query].items() if name != key}
         return Append(session=WriterSession.here(), states={REGISTRAR: {**common, query: entry}})
 
-    return channel.append_decided(decide)
+    return channel.append_decided(decide).committed
 
 
 def publish_late_rows(path: str, storage: Mapping[str, str] | None = None, *, late_path: str | None = None) -> int:
@@ -558,7 +558,7 @@ def release_parked(
             take_over=take_over,
         )
 
-    return channel.append_decided(decide)
+    return channel.append_decided(decide).committed
 
 
 def end_corrections(path: str, storage: Mapping[str, str] | None = None) -> int | None:
@@ -580,4 +580,4 @@ def end_corrections(path: str, storage: Mapping[str, str] | None = None) -> int 
             return None
         return Append(session=WriterSession.here(), holds={CORRECTIONS: Antichain(channel.domain)}, take_over=True)
 
-    return channel.append_decided(decide)
+    return channel.append_decided(decide).committed

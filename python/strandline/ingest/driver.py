@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from strandline.channel import Channel, DataFile, ProducerState, WriterSession
+from strandline.channel.commit.outcome import Outcome, Replay
 from strandline.channel.statements.statement import REGISTRAR
 from strandline.channel.write.append import Append
 from strandline.channel.write.create import new_columns
@@ -228,21 +229,20 @@ class Ingest:
         if any(report.replayed for report in reports):
             raise self._overtaken(f"{self.settings.path} was recreated or restored: it had this batch when the batch was planned")
         self._merge_columns(channel)
-        version = self._append(transaction, reports, owner, moment)
-        if version is None:
+        outcome = self._append(transaction, reports, owner, moment)
+        if outcome.committed is None:
             self.discard(reports, transaction)
-        # Another writer may have been faster, and may have known other outside changes.
-        if version is None and channel.committed(transaction[0]) >= transaction[1]:
+        if isinstance(outcome, Replay):  # another writer was faster, and may have known other outside changes
             self._check_replay(channel, transaction, reports)
             channel.settle()
         else:
             self._entered, self._changed = moment.run, set()
         self._publish(channel, transaction[0], {file.path: file for file in _late_files(reports)})
-        return version
+        return outcome.committed
 
     def _append(
         self, transaction: tuple[str, int], reports: Sequence[TaskReport], owner: WriterSession, moment: Moment
-    ) -> int | None:
+    ) -> Outcome:
         """Commit to the channel. The commit is decided again whenever another commit comes in between."""
         channel, settings, self._refused = self._found(), self.settings, None
         seen = Observations.of(reports, settings.domain)
@@ -274,8 +274,6 @@ class Ingest:
 
         def decide() -> Append | None:
             nonlocal decision
-            if channel.committed(transaction[0]) >= transaction[1]:
-                return None
             try:
                 self._check_start(channel, batch)
                 # Count the rows as of this version: other rows may have been committed since an earlier attempt.
@@ -290,12 +288,12 @@ class Ingest:
                 self._refused = transaction  # whatever was tried before is known to have failed
                 raise
 
-        version = channel.append_decided(decide)
-        if version is not None and decision is not None and decision.fell_silent:
+        outcome = channel.append_decided(decide, transaction)
+        if outcome.committed is not None and decision is not None and decision.fell_silent:
             _log_silent(settings.path, decision.fell_silent)
-        if version is not None:
+        if outcome.committed is not None:
             self._log_future(batch)
-        return version
+        return outcome
 
     def _log_future(self, batch: Batch) -> None:
         """Log, once a batch, that rows were set aside because they are too far ahead of the clock."""

@@ -63,7 +63,7 @@ def forget_partitions(
         states = {REGISTRAR: _registrar_state(progress, [(name, partitions[name]) for name in chosen])}
         return Append(session=WriterSession.here(), states=states, removed=tuple(chosen))
 
-    return channel.append_decided(decide)
+    return channel.append_decided(decide).committed
 
 
 def _dead(progress: Progress, partitions: Mapping[str, ProducerState]) -> list[str]:

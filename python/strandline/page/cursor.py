@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from strandline.channel import Channel, Commit, LogError, Progress
-from strandline.channel.progress.continued import is_query
+from strandline.channel.progress.query_producer_state import is_query
 from strandline.channel.statements.inputs import Input
 from strandline.channel.statements.statement import REGISTRAR, ProducerState
 from strandline.errors import StrandlineError

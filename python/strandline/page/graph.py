@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from strandline.channel import Channel, ProducerState
+from strandline.channel.progress.query_producer_state import QueryProducerState
 from strandline.channel.statements.inputs import Input
 from strandline.channel.statements.statement import REGISTRAR
 from strandline.delta.store_errors import without_secrets
@@ -123,7 +124,7 @@ class _Graph:
     def _add_query(self, view: ChannelView, cursor: Cursor, query: str, name: str, state: ProducerState) -> None:
         reads = cursor.reads.get(name, ())
         if query not in self._known:
-            loop = state.state.get("loop") if isinstance(state.state, dict) else None
+            loop = QueryProducerState.from_json(state.state).loop
             told = loop.get("query") if isinstance(loop, dict) else None
             shown = told if isinstance(told, str) and told else f"query {query[:8]}"
             self._known[query] = self._recorded(cursor.channel, name, reads) or (f"query-{query}", shown)

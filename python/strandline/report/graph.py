@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from strandline.channel import Channel
-from strandline.channel.progress.continued import is_query
+from strandline.channel.progress.query_producer_state import is_query
 from strandline.channel.statements.inputs import Input
 from strandline.delta.storage import location_of, storage_of
 from strandline.delta.store_errors import without_secrets

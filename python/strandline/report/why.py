@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from strandline.channel import Channel
-from strandline.channel.progress.continued import is_query
+from strandline.channel.progress.query_producer_state import is_query
 from strandline.channel.statements.statement import REGISTRAR
 from strandline.errors import ScopeError, StrandlineError
 from strandline.report.explanation import Explanation, Holder

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from strandline.delta.put_if_absent import Put
 from strandline.delta.storage import LocalStore, inside, location_of, open_store, storage_of
 from strandline.errors import ScopeError
 from strandline.scope.definition import ScopeDefinition
@@ -114,15 +115,15 @@ class DefinitionLog:
                 Path(self.location, SCOPE_DIR).mkdir(parents=True, exist_ok=True)
         self._store.settle()
         created = self._store.create(_file(number), definition.to_text().encode())
-        if created is None:
+        if created is Put.UNSUPPORTED:
             raise ScopeError(
                 "STRANDLINE_SCOPE_STORAGE_UNSUPPORTED",
                 f"The file system of {self.location} has no hard links, so a file cannot be created as a whole.",
                 "Put the scope on another file system or on an object store.",
             )
-        if created:
+        if created is Put.MADE:
             self._store.sync_commit(_file(number))
-        return created
+        return created is Put.MADE
 
 
 def _file(number: int) -> str:

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from pyspark_strandline.resume.first_batch import FirstBatch
+from pyspark_strandline.resume.sink import FirstBatch
 from pyspark_strandline.resume.written import Rows
-from pyspark_strandline.write.channel_output import ChannelOutput, WrittenFiles
+from pyspark_strandline.write.channel.channel_output import ChannelOutput
+from pyspark_strandline.write.channel.written_files import WrittenFiles
 from pyspark_strandline.write.commit_record import CommitRecord
 from resumed import commit
 from strandline.channel import Channel
@@ -52,10 +53,11 @@ def test_a_query_that_another_overtakes_between_its_check_and_its_commit_writes_
     commit(out, "q", 0, [read], (0, 1), then=1)
     before = ChannelOutput(str(out.path), out.schema, "time", int64, producer="q", take_over=True)
     first = FirstBatch("new", [read], Antichain(int64, [1]), Rows(1, {0: 1}), state="none")
-    before.check(("q", 1), WrittenFiles(), CommitRecord("q", None), "", [read._replace(commit=3)])
+    batch = before.batch(("q", 1), WrittenFiles(), [read._replace(commit=3)])
+    before.check(batch, CommitRecord("q", None), "")
     replace(before, resume=True).go_on(first)
     with pytest.raises(StrandlineError, match="STRANDLINE_PRODUCER_FENCED"):
-        before.commit(("q", 1), Antichain(int64, [2]), WrittenFiles(), reads=[read._replace(commit=3)])
+        before.commit(batch, Antichain(int64, [2]))
     out.refresh()
     assert out.frontier.to_json() == [0]  # of "r"
     assert list(out.producers["q"].holds) == [1]

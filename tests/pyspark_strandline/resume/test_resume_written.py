@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_strandline.resume.first_batch import FirstBatch
+from pyspark_strandline.resume.sink import FirstBatch
 from pyspark_strandline.resume.written import Rows, rows_of, written
 from resumed import commit
 from strandline.channel import Channel

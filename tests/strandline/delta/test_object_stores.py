@@ -157,8 +157,8 @@ def test_a_store_that_overwrites_is_refused_and_keeps_what_it_has(s3: S3) -> Non
     store._puts = put_if_absent.PutIfAbsent(path, options)
     put_if_absent._proven.add(store._puts._key)  # this is what would happen without the question
     try:
-        assert store.create("x", b"first")
-        assert store.create("x", b"second")
+        assert store.create("x", b"first") is put_if_absent.Put.MADE
+        assert store.create("x", b"second") is put_if_absent.Put.MADE
         assert store.read("x", 9) == b"second"
         send(create(path, options), "a", 1, 1)
     finally:

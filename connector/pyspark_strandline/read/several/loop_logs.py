@@ -9,6 +9,7 @@ from pyspark_strandline.options import ReadOptions
 from pyspark_strandline.read.log_cursor import LogCursor
 from pyspark_strandline.read.several.inputs import Inputs
 from strandline.channel import Commit, Progress
+from strandline.channel.progress.query_producer_state import QueryProducerState
 from strandline.errors import StrandlineError
 from strandline.loop import Arrival, QueryState, arrivals_of
 from strandline.time.domain import Time
@@ -200,12 +201,10 @@ def _stated(progress: Progress, path: str) -> dict[str, Any] | None:
             "Create each channel of the loop with Channel.create(…, producers=[name]).",
         )
     known = progress.get(names[0])
-    state = None if known is None else known.state
-    if not isinstance(state, dict) or "loop" not in state:
-        return None
-    if not isinstance(state["loop"], dict):
+    stated = None if known is None else QueryProducerState.from_json(known.state).loop
+    if not isinstance(stated, dict | None):
         raise _damaged(names[0], path, "it is not an object")
-    return state["loop"]
+    return stated
 
 
 def _damaged(writer: str, path: str, why: str) -> StrandlineError:

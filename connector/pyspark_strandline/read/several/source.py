@@ -24,7 +24,7 @@ from pyspark_strandline.read.several.loop import LoopPlanner
 from pyspark_strandline.read.several.loop_logs import LoopLogs
 from pyspark_strandline.read.several.offset import SeveralOffset
 from pyspark_strandline.read.source import default_limit, limits_of
-from pyspark_strandline.resume.start import Resumption
+from pyspark_strandline.resume.source import Resumption
 from pyspark_strandline.schema import arrow_schema
 from pyspark_strandline.workers import without_stack
 from strandline.delta.storage import open_store

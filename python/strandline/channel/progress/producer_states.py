@@ -12,13 +12,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from strandline.channel.progress.capability_updates import CapabilityUpdates
-from strandline.channel.statements.statement import REGISTRAR, ProducerState, Statement
+from strandline.channel.statements.statement import REGISTRAR, ProducerState, Statement, copied_state
 from strandline.channel.statements.statement_columns import is_columnar
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time, TimeDomain
 from strandline.time.mutable_antichain import MutableAntichain
 
-__all__ = ["ProducerStateMap", "ProducerStates", "Producers", "same"]
+__all__ = ["CopiedStates", "ProducerStateMap", "ProducerStates", "Producers", "same"]
 
 
 class ProducerStates(ABC):
@@ -132,6 +132,26 @@ class Producers(Mapping[str, ProducerState]):
 
     def __len__(self) -> int:
         return len(self._states) - sum(name in self._states for name in self._without)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+class CopiedStates(Mapping[str, ProducerState]):
+    """States that the caller may change: what a channel knows must stay what its log says."""
+
+    def __init__(self, states: Mapping[str, ProducerState]) -> None:
+        self._states = states
+
+    def __getitem__(self, name: str) -> ProducerState:
+        known = self._states[name]
+        return known if known.state is None else known._replace(state=copied_state(known.state))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._states)
+
+    def __len__(self) -> int:
+        return len(self._states)
 
     def __repr__(self) -> str:
         return repr(dict(self))

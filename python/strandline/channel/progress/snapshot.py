@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from strandline.channel.progress.attempt import Attempt
+from strandline.channel.progress.attempts import Attempts
 from strandline.channel.progress.handle_lock import HandleLock
 from strandline.channel.progress.progress import Progress
 from strandline.channel.progress.unreturned import Unreturned
 from strandline.channel.statements.commit_statement import CommitStatement
 from strandline.channel.statements.log import Commit, Log
+from strandline.channel.statements.session import WriterSession
 from strandline.channel.statements.statement import REGISTRAR
+from strandline.delta.storage import commit_name
 from strandline.delta.table import Table
 from strandline.errors import ChannelError, LogError
 from strandline.time.arrow import find_time_field
@@ -45,12 +47,12 @@ class Snapshot:
         self.transactions: dict[str, int] = {}
         self._changing = False
         """Whether a commit is half applied, because it was interrupted."""
-        self._attempts: list[Attempt] = []
-        """Attempts at the version after this one."""
+        self.attempts = Attempts()
         self.since_copy = StatementsSinceCopy()
         self.progress = self._read_back(table.loaded_version, self.since_copy)
         self.update()
         self.unreturned = Unreturned(self.version)
+        self._session = WriterSession.here()
 
     @property
     def version(self) -> int:
@@ -71,8 +73,7 @@ class Snapshot:
             commit.check_table(self.table.id)
             if not commits:
                 self._check_newest(commit)
-            if self._attempts:
-                self._end_attempts(commit.version, None if commit.statement is None else commit.statement.id)
+            self._end_attempts(commit.version, None if commit.statement is None else commit.statement.id)
             self._changing = True
             self.transactions.update(commit.transactions)
             self.progress.apply(commit)
@@ -90,19 +91,11 @@ class Snapshot:
         else:
             self.log.check_exists(self.version, self.table.id, self.progress.identity)
 
-    def begin(self, attempt: Attempt) -> None:
-        """Note that the next version is attempted."""
-        attempt.open = True
-        self._attempts.append(attempt)
-
     def _end_attempts(self, version: int, commit: str | None) -> None:
         """Tell the attempts at the next version which commit it is. This may be repeated."""
-        for attempt in self._attempts:
-            if attempt.id == commit:
-                attempt.version = version
-                self.unreturned.leave_out(version)  # it is this object's own commit
-            attempt.open = False
-        self._attempts = []
+        if self.attempts.has(commit):
+            self.unreturned.leave_out(version)  # it is this object's own commit
+        self.attempts.end(version, commit)
 
     def accept(self, version: int, statement: CommitStatement, transactions: Mapping[str, int]) -> None:
         """Apply a commit that this process has just made, without reading it. It is the one after :attr:`version`."""
@@ -221,6 +214,22 @@ class Snapshot:
             found = self.table.transaction_version(application)
             seen = self.transactions[application] = -1 if found is None else found
         return seen
+
+    def has(self, transaction: tuple[str, int]) -> bool:
+        """Return whether an application has committed this Delta transaction, or a later one."""
+        application, version = transaction
+        return self.committed(application) >= version
+
+    def known_session(self, session: WriterSession) -> WriterSession:
+        """Return one object for equal sessions, so that sessions of thousands of producers are compared quickly."""
+        if session != self._session:
+            self._session = session
+        return self._session
+
+    def survives(self, version: int) -> None:
+        """Return once a loss of power cannot undo a version that the log was seen to have. Raises :class:`StorageError`."""
+        if self.log.exists(version):  # if the log was cleaned up meanwhile, a later commit was synced
+            self.log.store.sync_commit(commit_name(version))  # it may be the sync that failed
 
 
 class StatementsSinceCopy:

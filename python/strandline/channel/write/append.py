@@ -11,6 +11,9 @@ import numpy as np
 
 from strandline.channel.batch.batch_digest import BatchDigest
 from strandline.channel.batch.table_reads import TableRead
+from strandline.channel.commit.acceptance import refused
+from strandline.channel.commit.outcome import Unchanged
+from strandline.channel.commit.transaction import Plan
 from strandline.channel.progress.capability_updates import CapabilityUpdates
 from strandline.channel.progress.producer_state_columns import ProducerStateColumns
 from strandline.channel.progress.progress import Progress
@@ -30,17 +33,15 @@ from strandline.channel.statements.statement_columns import (
     is_columnar,
 )
 from strandline.channel.write import fencing
-from strandline.channel.write.acceptance import refused
 from strandline.channel.write.capability import backwards
 from strandline.channel.write.create import checked_names
-from strandline.channel.write.transaction import Plan
 from strandline.delta.data_file import DataFile
 from strandline.delta.log import is_transaction
 from strandline.errors import CapabilityError, ChannelError, TimeDomainError, TimeError
 from strandline.time.antichain import Antichain, canonical_times
 from strandline.time.domain import Time, TimeDomain
 
-__all__ = ["Append", "own_antichains"]
+__all__ = ["Append", "check_kinds", "check_transaction", "own_antichains"]
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,6 @@ class Append:
         states: JSON values that producers keep for themselves. The value under ``$registrar`` is what they keep in common.
         times: Message times of the files. Each is in advance of a time that one of these producers held.
         spans: The message times that are given as spans. Each is in advance of such a time, too.
-        transaction: ``(application id, version)``. If that version or a later one was already committed, this append is a
-            replay.
         take_over: Whether to fence other live sessions of the producers.
         follow: Whether the registrar moves up to the meet of what all producers except those in ``apart`` hold from now on.
             New producers join there.
@@ -83,7 +82,6 @@ class Append:
     states: Mapping[str, Any] = field(default_factory=dict)
     times: Sequence[tuple[Time, int]] = ()
     spans: Sequence[Span] = ()
-    transaction: tuple[str, int] | None = None
     take_over: bool = False
     follow: bool = False
     seal: bool = False
@@ -98,15 +96,7 @@ class Append:
     tables: tuple[TableRead, ...] = ()
 
     def check(self, path: str) -> None:
-        """Raise :class:`ChannelError` unless the message times of an append to ``path`` account for every row of the files.
-
-        The transaction must be one that Delta has.
-        """
-        if self.transaction is not None and not _is_own_transaction(self.transaction):
-            raise refused(
-                path,
-                f"{str(self.transaction)[:200]!r} is not a transaction, which is a text and a whole number from 0 to 2^63 - 1",
-            )
+        """Raise :class:`ChannelError` unless the message times of an append to ``path`` account for every row of the files."""
         if any(not isinstance(each, Input) for each in self.reads):
             raise refused(path, "what the query has read are not all Inputs")
         try:
@@ -125,11 +115,9 @@ class Append:
                 "Pass the times that FileWriter.finish returned together with the files, and FileWriter.spans.",
             )
 
-    def plan(self, snapshot: Snapshot) -> Plan | None:
-        """Return the commit as of the snapshot's version, or ``None`` for a replay or if nothing changes."""
-        if self.transaction is not None and snapshot.committed(self.transaction[0]) >= self.transaction[1]:
-            return None
-        return _Planning(self, snapshot).plan()
+    def plan(self, snapshot: Snapshot, transaction: tuple[str, int] | None = None) -> Plan | Unchanged:
+        """Return the commit as of the snapshot's version."""
+        return _Planning(self, snapshot).plan(() if transaction is None else (transaction,))
 
 
 class _Planning:
@@ -149,7 +137,7 @@ class _Planning:
         # What the donors and the registrar hold. Producers may be given clones of it.
         self._given = self._progress.given(wanted.donors) if wanted.donors else None
 
-    def plan(self) -> Plan | None:
+    def plan(self, transactions: Iterable[tuple[str, int]]) -> Plan | Unchanged:
         wanted = self._wanted
         holds, states = dict(wanted.holds), wanted.states
         moves = wanted.moves
@@ -167,7 +155,7 @@ class _Planning:
             self._state_moves(moves, table)
         registrar = self._registrar_after(holds, moves)
         if not wanted.files and not self._has_changes and registrar is None and not wanted.always and not wanted.removed:
-            return None
+            return Unchanged(self._snapshot.version)
         before = Antichain(self._domain, self._before)
         self._check_times(before, [*holds, *(moves.names if moves is not None else ())])
         exact, fewer = message_times(wanted.times, before, wanted.most_times, wanted.spans)
@@ -177,7 +165,6 @@ class _Planning:
             self._repeat(min([*holds, *(moves.names if moves is not None else ())]))  # the same one, in holds or in moves
         if registrar is not None:
             self._statements[REGISTRAR] = registrar
-        transactions = {wanted.transaction[0]: wanted.transaction[1]} if wanted.transaction is not None else {}
         statements = self._statements if self._columns is None else MixedStatements(self._statements, self._columns)
         digest = wanted.digest
         if digest is not None and digest.times and len(exact) != len(digest.times):
@@ -187,7 +174,7 @@ class _Planning:
             statements,
             exact,
             fewer,
-            transactions,
+            dict(transactions),
             reads=wanted.reads,
             digest=digest,
             removed=wanted.removed,
@@ -327,9 +314,12 @@ class _Planning:
                 self._columns = statements
 
 
-def _is_own_transaction(transaction: object) -> bool:
-    """Return whether this is a pair that a writer may commit. Readers accept negative versions too."""
-    return isinstance(transaction, tuple) and len(transaction) == 2 and is_transaction(*transaction) and transaction[1] >= 0
+def check_transaction(path: str, transaction: object) -> None:
+    """Raise :class:`ChannelError` unless this is a pair that a writer may commit. Readers accept negative versions too."""
+    if not (isinstance(transaction, tuple) and len(transaction) == 2 and is_transaction(*transaction) and transaction[1] >= 0):
+        raise refused(
+            path, f"{str(transaction)[:200]!r} is not a transaction, which is a text and a whole number from 0 to 2^63 - 1"
+        )
 
 
 def _state_of(name: str, states: Mapping[str, Any], known: Any) -> Any:

@@ -7,9 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import pyarrow as pa
 from deltalake import Schema
+from deltalake.exceptions import CommitFailedError
 
+from strandline.channel.progress.snapshot import Snapshot
 from strandline.channel.statements.commit_statement import CommitStatement
 from strandline.channel.statements.statement import REGISTRAR, Statement, name_problem
+from strandline.delta import table as delta_table
 from strandline.delta.store_errors import native
 from strandline.delta.table import CHECKPOINT_INTERVAL, check_properties, is_text, stored_schema
 from strandline.errors import ChannelError, ProducerError, TimeDomainError
@@ -17,6 +20,7 @@ from strandline.time.arrow import TIME_KEY, arrow_type, find_time_field, time_fi
 from strandline.time.domain import Time, TimeDomain
 
 __all__ = [
+    "add_columns",
     "channel_schema",
     "check_column_names",
     "check_new_path",
@@ -139,6 +143,26 @@ def new_columns(path: str, have: pa.Schema, wanted: Iterable[pa.Field]) -> list[
             )
     schema, _ = channel_schema(pa.schema([*have, *new.values()]), time, None)
     return [schema.field(name) for name in new]
+
+
+def add_columns(snapshot: Snapshot, columns: pa.Schema | Iterable[pa.Field]) -> int | None:
+    """Implement :meth:`Channel.add_columns`."""
+    table, store = snapshot.table, snapshot.log.store
+    fields = checked_fields(table.path, columns)
+    while True:
+        with store.turn(snapshot.update):
+            snapshot.update()
+            new = new_columns(table.path, table.schema, fields)
+            if not new:
+                store.settle()
+                snapshot.survives(snapshot.version)
+                return None
+            try:
+                version = delta_table.add_columns(snapshot.log, new, table.storage_options)
+            except CommitFailedError:
+                continue  # another commit came first, so look again whether the columns are there
+            snapshot.update()
+            return version
 
 
 def checked_fields(path: str, columns: Iterable[pa.Field]) -> list[pa.Field]:

@@ -42,7 +42,7 @@ def refuse_live(path: str, name: str, state: ProducerState, session: WriterSessi
 
 def refuse_live_of(snapshot: Snapshot, names: Iterable[str], session: WriterSession, take_over: bool) -> None:
     """Do the same as :func:`refuse_live`, for very many producers. Unknown producers are skipped."""
-    progress = snapshot.progress
+    progress, session = snapshot.progress, snapshot.known_session(session)
     suspects = list(names)
     if progress.columns is not None:
         rows = progress.columns.find(suspects)

@@ -6,13 +6,15 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol
 
 import pyarrow as pa
 
-from strandline.channel.progress.attempt import Attempt
+from strandline.channel.commit.outcome import Committed, Outcome, Unchanged
+from strandline.channel.commit.transaction import Plan, transact
+from strandline.channel.progress.attempts import Attempt
 from strandline.channel.progress.handle_lock import HandleLock, locked
 from strandline.channel.progress.snapshot import Snapshot
 from strandline.channel.statements.log import Commit
@@ -21,7 +23,6 @@ from strandline.channel.statements.session import WriterSession
 from strandline.channel.statements.statement import ProducerState, Span, Statement, checked_state, copied_state
 from strandline.channel.write.capability import Capability, backwards
 from strandline.channel.write.file_writer import FileWriter, conform, file_writer
-from strandline.channel.write.transaction import Plan, survives, transact
 from strandline.delta.data_file import DataFile
 from strandline.delta.store_errors import forked
 from strandline.errors import CapabilityError, LogError, ProducerError, StrandlineError
@@ -60,16 +61,18 @@ class _Batch:
 
 
 @dataclass(eq=False)
-class _Tried:
-    """A commit that a session tried, with what it stated and sent."""
+class _Request:
+    """What a session asks to commit: what it states and sends."""
 
+    session: Producer
     statement: Statement
     batches: Sequence[_Batch] = ()
-    attempt: Attempt = field(default_factory=Attempt)
     changes: bool = True
     """Whether it sends or states anything new."""
     aborted: bool = False
     """Whether its rows were thrown away since."""
+    noted: bool = False
+    """Whether the session knows that it was made, although its caller was told of an error."""
 
     @property
     def rows(self) -> int:
@@ -117,10 +120,6 @@ class Producer:
         self._writer: FileWriter | None = None
         self._batches: Sequence[_Batch] = ()
         """Rows that were sent before the ones in the writer, and that a commit may have."""
-        self._tried: Sequence[_Tried] = ()
-        """Commits that have begun and have not ended. After an error or an interrupt one of them may have been made."""
-        self._untold: Sequence[tuple[int, int]] = ()
-        """Versions that were made although the caller was told of an error, and not yet of their success, with their rows."""
         self._closed = False
         self._process = os.getpid()
 
@@ -237,7 +236,7 @@ class Producer:
         made = self._ready()
         if made is None or self._sent or self.holds != self._stated or state != self._stated_state:
             made = self._commit(self.owner)
-        self._untold = ()
+        self._answer()
         return made
 
     @locked
@@ -252,10 +251,10 @@ class Producer:
         self._open()
         made = self._settle()
         self._open()
-        if made is None and self._tried and self._snapshot.log.store.writes_late:
+        if made is None and self._pending and self._snapshot.log.store.writes_late:
             self._commit_nothing()  # then none of them can arrive any more
-        for tried in self._tried:
-            tried.aborted = True
+        for attempt in self._pending:
+            attempt.request.aborted = True
         self._go_back()
         if self._untold:
             raise self._were_made()
@@ -273,6 +272,7 @@ class Producer:
                 self._settle()
             if not self._closed:
                 self._commit(None)
+            self._answer()
         except LogError as error:
             self._closed |= error.condition == "STRANDLINE_CHANNEL_REPLACED"  # there is no channel to commit to
             raise
@@ -293,9 +293,29 @@ class Producer:
         self._open()
         return made
 
+    @property
+    def _tried(self) -> list[Attempt[_Request]]:
+        """The commits that this session has begun, and whose caller was not told that they were made."""
+        return [attempt for attempt in self._snapshot.attempts.of(_Request) if attempt.request.session is self]
+
+    @property
+    def _pending(self) -> list[Attempt[_Request]]:
+        """Those that the session does not know to be made: after an error or an interrupt one of them may have been."""
+        return [attempt for attempt in self._tried if not attempt.request.noted]
+
+    @property
+    def _untold(self) -> list[Attempt[_Request]]:
+        """Those that were made, and that sent or stated something."""
+        return [attempt for attempt in self._tried if attempt.version is not None and attempt.request.changes]
+
+    def _answer(self) -> None:
+        """Forget the commits that ended by an error. The caller is told now that they were made."""
+        for attempt in self._tried:
+            self._snapshot.attempts.answer(attempt.version)
+
     def _settle(self) -> int | None:
         """Find out whether a commit was made that ended by an error or an interrupt. If so, return its version."""
-        if not self._tried:
+        if not self._pending:
             return None
         try:
             self._snapshot.update()
@@ -312,30 +332,28 @@ class Producer:
         return self._settled()
 
     def _settled(self) -> int | None:
-        """Note the commits that the channel was seen to have or not to have. Return the version of one that was made."""
+        """Note the commits that the channel was seen to have. Return the version of one that is new here."""
         made = None
-        for tried in self._tried:
-            if tried.attempt.version is None:
+        for attempt in self._pending:
+            if attempt.version is None:
                 continue
-            made = survives(self._snapshot, tried.attempt.version)
-            if tried.changes and made not in dict(self._untold):
-                self._untold = [*self._untold, (made, tried.rows)]
-            self._made(tried)
-            if tried.aborted:
+            made = attempt.version
+            self._snapshot.survives(made)
+            self._made(attempt.request)
+            if attempt.request.aborted:
                 self._go_back()
-                self._tried = ()
                 raise self._were_made()
-        self._tried = [tried for tried in self._tried if tried.attempt.open]
         return made
 
-    def _made(self, tried: _Tried) -> None:
+    def _made(self, request: _Request) -> None:
         """Note a commit that was made. This may be repeated."""
-        statement = tried.statement
-        self._batches = [batch for batch in self._batches if batch not in tried.batches]
+        statement = request.statement
+        self._batches = [batch for batch in self._batches if batch not in request.batches]
         self._stated = Antichain(self.domain, statement.holds)
         self._stated_state = statement.state
         self._seq = statement.seq
         self._closed = statement.owner is None
+        request.noted = True
 
     def _go_back(self) -> None:
         """Return to what the last commit stated."""
@@ -348,7 +366,7 @@ class Producer:
 
         If none arrives, ``VACUUM`` removes these.
         """
-        named = [batch for tried in self._tried if tried.attempt.open for batch in tried.batches]
+        named = [batch for attempt in self._tried if attempt.open for batch in attempt.request.batches]
         writers = [batch.writer for batch in self._batches if batch not in named]
         writers += [self._writer] if self._writer is not None else []
         self._batches, self._writer = (), None
@@ -368,62 +386,62 @@ class Producer:
         state = checked_state(self.state, self.name)
         self._finish()
 
-        def change(known: ProducerState) -> _Tried | None:
+        def change(known: ProducerState) -> _Request | None:
             holds = self.holds
             if not self._batches and holds == known.holds and state == known.state and owner is not None:
                 return None
-            return _Tried(Statement(self._seq + 1, tuple(holds), owner, state), self._batches)
+            return _Request(self, Statement(self._seq + 1, tuple(holds), owner, state), self._batches)
 
-        return self._transact(change, owner)
+        return self._transact(change, owner).committed
 
     def _commit_nothing(self) -> None:
         """State the same again, so that no earlier request can arrive any more, unless one has."""
 
-        def change(_: ProducerState) -> _Tried | None:
-            return _Tried(Statement(self._seq + 1, tuple(self._stated), self.owner, self._stated_state), changes=False)
+        def change(_: ProducerState) -> _Request | None:
+            statement = Statement(self._seq + 1, tuple(self._stated), self.owner, self._stated_state)
+            return _Request(self, statement, changes=False)
 
         self._transact(change, self.owner, instead=True)
 
     def _transact(
-        self, change: Callable[[ProducerState], _Tried | None], owner: WriterSession | None, *, instead: bool = False
-    ) -> int | None:
-        """Commit the change. Return its version, or that of an earlier request. ``instead`` makes at most one of the two."""
-        made: int | None = None
+        self, change: Callable[[ProducerState], _Request | None], owner: WriterSession | None, *, instead: bool = False
+    ) -> Outcome:
+        """Commit the change, unless an earlier request was made. ``instead`` makes at most one of the two."""
+        earlier: int | None = None
 
-        def plan() -> Plan | None:
-            nonlocal made
+        def plan() -> Plan | Outcome:
+            nonlocal earlier
             found = self._settled()
             if found is not None:
-                made = found
+                earlier = found
                 if self._closed and owner is None and not self._sent:
-                    return None
+                    return Committed(found)
                 self._open()
                 if instead:
-                    return None
+                    return Committed(found)
             known = self._snapshot.progress.get(self.name)
             if known is None or known.owner != self.owner or known.seq != self._seq:
                 raise self._fenced(known.owner if known else None)
-            tried = change(known)
-            if tried is None:
-                return None
-            files = [file for batch in tried.batches for file in batch.files]
-            spans = [span for batch in tried.batches for span in batch.spans]
-            exact, fewer = message_times(_counted(tried.batches, self.domain), self._stated, spans=spans)
-            self._tried = [*self._tried, tried]
-            return Plan(files, {self.name: tried.statement}, exact, fewer, attempt=tried.attempt)
+            request = change(known)
+            if request is None:
+                return Unchanged(self._snapshot.version) if earlier is None else Committed(earlier)
+            files = [file for batch in request.batches for file in batch.files]
+            spans = [span for batch in request.batches for span in batch.spans]
+            exact, fewer = message_times(_counted(request.batches, self.domain), self._stated, spans=spans)
+            return Plan(files, {self.name: request.statement}, exact, fewer, attempt=Attempt(request))
 
         try:
-            version = transact(self._snapshot, plan)
+            outcome = transact(self._snapshot, plan)
         except ProducerError as error:
             if error.condition == "STRANDLINE_PRODUCER_FENCED":
                 self._discard()
                 self._closed = True
             raise
-        if version is None:
-            return made
-        self._made(self._tried[-1])
-        self._tried = ()
-        return version
+        for attempt in self._pending:
+            if attempt.version is not None:  # it was made now
+                self._made(attempt.request)
+                self._snapshot.attempts.answer(attempt.version)
+        return outcome
 
     def _open(self) -> None:
         if os.getpid() != self._process:
@@ -444,9 +462,9 @@ class Producer:
         )
 
     def _were_made(self) -> ProducerError:
-        versions = ", ".join(str(version) for version, _ in self._untold)
-        rows = sum(rows for _, rows in self._untold)
-        self._untold = ()
+        versions = ", ".join(str(attempt.version) for attempt in self._untold)
+        rows = sum(attempt.request.rows for attempt in self._untold)
+        self._answer()
         return ProducerError(
             "STRANDLINE_COMMIT_WAS_MADE",
             f"What producer {self.name!r} of {self._snapshot.table.path} committed when it was told of an error is in the "

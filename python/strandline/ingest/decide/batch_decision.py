@@ -111,7 +111,6 @@ class BatchDecision:
             states={**self.states, REGISTRAR: self._registrar_state()},
             times=batch.times(settings.channel_domain),
             spans=[*spans, *(Span(parcel.least, parcel.greatest, parcel.rows) for parcel in parcels)],
-            transaction=batch.transaction,
             take_over=True,  # which producers may be taken over is already decided
             follow=True,
             seal=self._seals(),

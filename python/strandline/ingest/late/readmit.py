@@ -129,11 +129,10 @@ def readmit(
             times=times,
             spans=writer.spans,
             states={CORRECTIONS: {**(now.state or {}), key: looked_at.to_json()}},  # checked by LookedAt
-            transaction=(CORRECTIONS, correction),
             take_over=True,
         )
 
-    version = channel.append_decided(decide)
+    version = channel.append_decided(decide, (CORRECTIONS, correction)).committed
     if version is None:
         if channel.second_copies((CORRECTIONS, correction), [file.path for file in files]):
             writer.abort()

@@ -1,29 +1,23 @@
-"""The first batch of a query that goes on with an output: its rows are counted and not written, because the output has them."""
+"""The sink's part: the first batch of a query that goes on with an output is compared with what the output has, and committed."""
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
-from types import TracebackType
-from typing import Any
-
-import pyarrow as pa
+from dataclasses import dataclass, replace
 
 from pyspark_strandline.resume.beginnings import check_beginnings
 from pyspark_strandline.resume.written import Rows, Written, rows_of, written
 from strandline.channel import Channel, WriterSession
+from strandline.channel.batch.batch_identity import BatchIdentity
+from strandline.channel.progress.query_producer_state import QueryProducerState
 from strandline.channel.statements.inputs import Input
-from strandline.channel.statements.message_times import TimeCounts
-from strandline.channel.statements.statement import ProducerState, Span
-from strandline.channel.write.file_writer import conform
-from strandline.delta.data_file import DataFile
-from strandline.errors import StrandlineError
+from strandline.channel.statements.statement import ProducerState
+from strandline.channel.write.append import Append
+from strandline.errors import ProducerError, StrandlineError
 from strandline.time.antichain import Antichain
-from strandline.time.domain import Time, TimeDomain
 
-__all__ = ["FirstBatch", "RowCounter"]
+__all__ = ["FirstBatch", "go_on"]
 
 _SAME_START = 2.0
 """Seconds. The start of a process is told with this tolerance."""
@@ -33,38 +27,6 @@ _OTHER = (
 )
 
 _log = logging.getLogger(__name__)
-
-
-class RowCounter:
-    """Counts rows by time. It is used as a :class:`~strandline.channel.write.file_writer.FileWriter` is, and writes nothing.
-
-    >>> from strandline.time.arrow import time_field
-    >>> from strandline.time.domain import int64
-    >>> counter = RowCounter(pa.schema([time_field("time", int64)]), "time", int64)
-    >>> counter.write(pa.table({"time": [3, 4, 3]}))
-    >>> counter.finish()
-    ([], [(3, 2), (4, 1)])
-    """
-
-    def __init__(self, schema: pa.Schema, time_column: str, domain: TimeDomain) -> None:
-        self._schema, self._time_column = schema, time_column
-        self._times = TimeCounts(domain, time_column)
-        self.spans: list[Span] = []
-
-    def write(self, rows: pa.RecordBatch | pa.Table) -> None:
-        """Count rows. Raises if they have another schema, or a time is null."""
-        self._times.add(conform(rows, self._schema).column(self._time_column))
-
-    def finish(self) -> tuple[list[DataFile], list[tuple[Time, int]]]:
-        """Return no files, and the rows by time."""
-        times, self.spans = self._times.result()
-        return [], times
-
-    def __enter__(self) -> RowCounter:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        pass
 
 
 @dataclass(frozen=True)
@@ -91,25 +53,6 @@ class FirstBatch:
     running: frozenset[str] | None = None
     state: str = "batches"
     allows: str = "true"
-
-    @classmethod
-    def of(
-        cls, published: str, query: str, reads: Sequence[Input], holds: Antichain, rows: Rows, *, allows: str = "true"
-    ) -> FirstBatch:
-        """Return the batch of which the shim has published the local property ``strandline.output``."""
-        body: dict[str, Any] = json.loads(published)
-        running = body.get("running")
-        others = body.get("otherSources", 0)
-        return cls(
-            query,
-            reads,
-            holds,
-            rows,
-            others,
-            None if running is None else frozenset(running),
-            body.get("state", "batches"),
-            allows,
-        )
 
     def producer(self, channel: Channel, name: str | None) -> Written:
         """Return the producer that the query goes on with. Raises unless the batch ends where that producer's query had stopped.
@@ -215,6 +158,69 @@ class FirstBatch:
                 "inputs. Nothing was written.",
                 _OTHER,
             )
+
+
+def go_on(channel: Channel, path: str, batch: FirstBatch, name: str | None, owner: WriterSession, *, take_over: bool) -> None:
+    """Make the commit of the first batch: no rows, and the producer is the query's.
+
+    The producer's state names the query. So the query finds its producer again, and the query before is refused.
+
+    Args:
+        channel: The output.
+        path: Its path, as the query names it.
+        batch: What the batch has read and made.
+        name: The producer's name, if it is given.
+        owner: The query's session.
+        take_over: Whether to fence the query before, although it may run.
+
+    Raises:
+        StrandlineError: ``STRANDLINE_RESUME_IMPOSSIBLE``, ``STRANDLINE_RESUME_DIFFERS``, or ``STRANDLINE_PRODUCER_LIVE``
+            while the query before runs. Nothing was written.
+    """
+    if channel.transaction_version(batch.query) is not None:
+        channel.settle()
+        return  # a crash came between this commit and Spark's
+    found = batch.producer(channel, name)
+    state = channel.progress.get(found.producer)
+    assert state is not None  # noqa: S101 - it has a commit
+    take_over = take_over or batch.takes_over(state, owner)
+    _refuse_live(channel, found.producer, owner, take_over=take_over)
+    batch.check(channel, found)
+    now = QueryProducerState.from_json(state.state).continued(batch.query)
+    identity = BatchIdentity.of(batch.query, 0, [each[:3] for each in batch.reads])
+    now = replace(now, outputs=(), newest=identity)  # the query has one output, and this batch writes no rows
+
+    def decide() -> Append:
+        newest = channel.progress.get(found.producer)
+        if newest is None or newest.seq != state.seq:
+            raise StrandlineError(
+                "STRANDLINE_RESUME_IMPOSSIBLE",
+                f"Another session has written to {path} as {found.producer!r} while query {batch.query} looked at its commits.",
+                "Stop the query that writes the channel, and start this one with a new checkpoint.",
+            )
+        return Append(
+            session=owner,
+            holds={found.producer: batch.holds},
+            states={found.producer: now.to_json()},
+            take_over=take_over,
+            always=True,
+            reads=tuple(batch.reads),
+        )
+
+    channel.append_decided(decide, (batch.query, 0))
+
+
+def _refuse_live(channel: Channel, producer: str, owner: WriterSession, *, take_over: bool) -> None:
+    """Raise if the query before may run. The remedy is in the words of a query's options."""
+    try:
+        channel.refuse_live([producer], owner, take_over=take_over)
+    except ProducerError as error:
+        raise ProducerError(
+            "STRANDLINE_PRODUCER_LIVE",
+            error.what,
+            "Stop the query that runs there, and start this one again with the same checkpoint. If that process is gone for "
+            "good, set the option takeOver at the sink.",
+        ) from None
 
 
 def _positions(reads: Sequence[Input]) -> str:

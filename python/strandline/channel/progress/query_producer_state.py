@@ -1,0 +1,136 @@
+"""The state that a query keeps as a producer, and which query writes as a producer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from strandline.channel.batch.batch_identity import BatchIdentity
+from strandline.channel.statements.statement import ProducerState
+
+__all__ = ["QueryProducerState", "is_query", "producer_of"]
+
+_OUTPUTS, _LOOP, _CONTINUED_BY = "outputs", "loop", "continuedBy"
+_BATCH, _WROTE = "strandline:batch", "strandline:wrote"
+_KEYS = frozenset({_OUTPUTS, _LOOP, _CONTINUED_BY, _BATCH, _WROTE})
+
+
+@dataclass(frozen=True)
+class QueryProducerState:
+    """What a query keeps in a channel, as the state of its producer.
+
+    Attributes:
+        outputs: The names of all outputs of a query that has several, sorted.
+        loop: What the query states to the other queries of its loop, which check it; ``None`` if there are none.
+        continued_by: The ids of the queries that have gone on with the producer. The last one writes as this producer now.
+        newest: The newest batch that made a commit. It outlives that commit.
+        damage: Why it is not known what that batch wrote; empty if it is known.
+        stored: The JSON object that was read. Its other keys are kept.
+
+    >>> state = QueryProducerState.from_json({"note": 1, "continuedBy": ["5b1"]})
+    >>> state.continued("77a").to_json()
+    {'note': 1, 'continuedBy': ['5b1', '77a']}
+    """
+
+    outputs: tuple[str, ...] = ()
+    loop: Any = None
+    continued_by: tuple[str, ...] = ()
+    newest: BatchIdentity | None = None
+    damage: str = ""
+    stored: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    @classmethod
+    def from_json(cls, value: Any) -> QueryProducerState:
+        """Read the state of a producer. A program's state has none of a query's values.
+
+        >>> QueryProducerState.from_json([1, 2, 3]) == QueryProducerState.from_json(None) == QueryProducerState()
+        True
+        """
+        if not isinstance(value, dict):
+            return cls()
+        if _KEYS.isdisjoint(value):
+            return cls(stored=value)
+        newest, damage = None, ""
+        try:
+            newest = BatchIdentity.from_json(value.get(_BATCH), value.get(_WROTE))
+        except ValueError as error:
+            newest, damage = BatchIdentity.from_json(value.get(_BATCH), None), str(error)
+        return cls(_texts(value.get(_OUTPUTS)), value.get(_LOOP), _texts(value.get(_CONTINUED_BY)), newest, damage, stored=value)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON object."""
+        own = {
+            _OUTPUTS: list(self.outputs) or None,
+            _LOOP: self.loop,
+            _CONTINUED_BY: list(self.continued_by) or None,
+            _BATCH: None if self.newest is None else self.newest.batch_to_json(),
+            _WROTE: None if self.newest is None else self.newest.wrote_to_json(),
+        }
+        result = dict(self.stored) | own  # the keys that are there stay in their places
+        return {key: value for key, value in result.items() if key not in own or value is not None}
+
+    @property
+    def writer(self) -> str | None:
+        """The query that has gone on with the producer last; ``None`` if none has."""
+        return self.continued_by[-1] if self.continued_by else None
+
+    def continued(self, query: str) -> QueryProducerState:
+        """Return the state after a query has gone on with the producer."""
+        return replace(self, continued_by=(*self.continued_by, query))
+
+    def without_plan(self) -> QueryProducerState:
+        """Return the state without what only the query before has: its outputs and its loop."""
+        kept = {key: value for key, value in self.stored.items() if key not in (_OUTPUTS, _LOOP)}
+        return replace(self, outputs=(), loop=None, stored=kept)
+
+
+def is_query(name: str, state: ProducerState | None) -> bool:
+    """Return whether a query writes as a producer, as the producer's state or its name says.
+
+    A query stays its owner. Without one, a program has taken the producer over, and closed it; or it was dropped.
+
+    >>> from strandline.channel.statements.statement import WriterSession
+    >>> from strandline.time.antichain import Antichain
+    >>> from strandline.time.domain import int64
+    >>> state = {"strandline:batch": "7:9f86d081884c7d65"}
+    >>> [is_query("hourly", ProducerState(3, Antichain(int64), owner, state)) for owner in (WriterSession.here("1"), None)]
+    [True, False]
+    """
+    if state is None or state.owner is None:
+        return False
+    if name == f"query-{state.owner.id}":
+        return True
+    if not _is_querys(state.state):
+        return False
+    own = QueryProducerState.from_json(state.state)
+    return own.newest is not None or state.owner.id in own.continued_by
+
+
+def producer_of(producers: Mapping[str, ProducerState], query: str) -> str:
+    """Return the name under which a query writes that was given none: the producer that it continues, or one of its own.
+
+    Args:
+        producers: The producers of the channel.
+        query: The query's id.
+
+    >>> producer_of({}, "5b1")
+    'query-5b1'
+    """
+    own = f"query-{query}"
+    if own in producers:
+        return own
+    continued = (
+        name
+        for name, known in producers.items()
+        if _is_querys(known.state) and query in QueryProducerState.from_json(known.state).continued_by
+    )
+    return next(continued, own)
+
+
+def _is_querys(state: Any) -> bool:
+    return isinstance(state, dict) and not _KEYS.isdisjoint(state)
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()

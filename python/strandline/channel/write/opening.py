@@ -1,0 +1,49 @@
+"""The opening of a producer: a session takes its name, unless another one that may live has it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from strandline.channel.commit.transaction import Plan, transact
+from strandline.channel.progress.attempts import Attempt
+from strandline.channel.progress.snapshot import Snapshot
+from strandline.channel.statements.session import WriterSession
+from strandline.channel.statements.statement import ProducerState, Statement
+from strandline.channel.write import fencing
+from strandline.channel.write.create import checked_names
+from strandline.errors import ProducerError
+
+__all__ = ["open_producer"]
+
+
+@dataclass(frozen=True)
+class _Opening:
+    """The opening of a session. If it ended by an error, nobody has the session, but its commit may have been made."""
+
+    session: WriterSession
+
+
+def open_producer(snapshot: Snapshot, name: str, session: WriterSession, *, take_over: bool) -> ProducerState:
+    """Implement :meth:`Channel.producer`. Return what the producer holds."""
+    path, attempts = snapshot.table.path, snapshot.attempts
+    checked_names([name])
+
+    def plan() -> Plan:
+        state = snapshot.progress.get(name)
+        if state is None:
+            statement = Statement(snapshot.progress.first_seq, tuple(fencing.joining(snapshot, name)), session)
+        else:
+            nobody = any(attempt.request.session == state.owner for attempt in attempts.of(_Opening))
+            fencing.refuse_live(path, name, state, session, take_over or nobody)
+            statement = Statement(state.seq + 1, tuple(state.holds), session, state.state)
+        return Plan(statements={name: statement}, attempt=Attempt(_Opening(session)))
+
+    attempts.answer(transact(snapshot, plan).committed)
+    state = snapshot.progress.get(name)
+    if state is None or state.owner != session:
+        raise ProducerError(
+            "STRANDLINE_PRODUCER_FENCED",
+            f"Another session took over producer {name!r} of {path} while this session opened it.",
+            "Two sessions compete for the producer: stop one of them.",
+        )
+    return state
