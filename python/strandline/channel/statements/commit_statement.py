@@ -26,7 +26,7 @@ __all__ = ["MAX_MESSAGE_TIMES", "MAX_STATEMENT_CHARS", "PROTOCOL_VERSION", "Comm
 
 PROTOCOL_VERSION = 3
 """The newest protocol version that is read. A statement without columns is written as version 1, one with columns as 2. Version 3
-is that of a channel from which producers were removed: other releases would know these still, or refuse who joins after them."""
+is that of a channel from which producers were removed: a reader of version 2 would know them still, or refuse who joins later."""
 MAX_STATEMENT_CHARS = 64 << 20
 """A longer ``userMetadata`` is refused. 100 000 producers need about a tenth of this."""
 MAX_MESSAGE_TIMES = 1024

@@ -9,7 +9,7 @@ import os
 import socket
 import uuid
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -32,15 +32,15 @@ class WriterSession:
     ``id`` distinguishes sessions. Each opened producer has a new id. A Spark sink uses its query's id, so that a restart of
     the query is the same owner. The other fields say where the process runs, so that a dead process can be recognised on its
     own host. ``boot`` is the host's boot id. ``namespace`` is the PID namespace of ``pid``. It is needed because a container
-    may have its host's name. An earlier release does not repeat these two fields, so sessions are compared without them.
+    may have its host's name.
     """
 
     id: str
     host: str
     pid: int
     start: float
-    boot: str | None = field(default=None, compare=False)
-    namespace: str | None = field(default=None, compare=False)
+    boot: str | None = None
+    namespace: str | None = None
 
     @classmethod
     def here(cls, id: str | None = None) -> WriterSession:  # noqa: A002

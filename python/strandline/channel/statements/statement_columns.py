@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 MIN_COLUMNAR = 64
-"""Fewer statements than this are written one by one. Every reader has always understood this, and people can read it."""
+"""Fewer statements than this are written one by one. People can read this."""
 MAX_NUMBERS = 16
 """A state with more numbers than this is not kept in columns."""
 

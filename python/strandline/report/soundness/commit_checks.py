@@ -175,15 +175,15 @@ def refuse_newer(commit: Commit, metadata: Metadata | None) -> None:
         violated(commit.version, "sum", f"{found.stated}, but statement, files and transactions have {found.found}", "equal sums")
 
 
-def check_checksum(commit: Commit, actions: Mapping[str, list[dict[str, Any]]], metadata: Metadata | None, *, due: bool) -> bool:
-    """Compare a commit's checksum. Return whether it has one. With ``due`` a commit of Strandline must have one."""
+def check_checksum(commit: Commit, metadata: Metadata | None) -> bool:
+    """Compare a commit's checksum. Return whether it has one. A commit of Strandline must have one."""
     statement = commit.statement
     if statement is None:
         return False
     found = _sums(commit, metadata)
     if found is None:
-        if due and (statement.id is not None or commit.info.get("engineInfo") == _WRITER):
-            violated(commit.version, "sum", "none", "a checksum, as the commits before it have")
+        if statement.id is not None or commit.info.get("engineInfo") == _WRITER:
+            violated(commit.version, "sum", "none", "a checksum")
         return False
     if found.stated != found.found:
         violated(commit.version, "sum", f"{found.stated}, but statement, files and transactions have {found.found}", "equal sums")

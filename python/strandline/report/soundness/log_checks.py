@@ -170,7 +170,7 @@ class Replay:
             self._schema_columns = tuple(metadata.schema.names)
         if first and version == 0 and (metadata is None or "protocol" not in actions or statement is None):
             violated(version, "actions", ", ".join(sorted(actions)), "protocol, metaData and the founding statement")
-        if check_checksum(commit, actions, metadata, due=state.sums > 0):
+        if check_checksum(commit, metadata):
             state.sums += 1
         self._check_identity(commit)
         self._apply(commit)

@@ -57,7 +57,7 @@ class Verification:
         path: The channel.
         version: The newest version; -1 if that is not known.
         commits: How many commits were read.
-        sums: How many of them have a checksum. Commits of earlier releases have none: of these some damages are not found.
+        sums: How many of them have a checksum. Commits of other writers have none: of these some damages are not found.
         files: How many data files were read.
         rows: How many rows they have.
         violation: The first violation, or ``None``.
