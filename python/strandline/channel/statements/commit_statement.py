@@ -20,6 +20,7 @@ from strandline.channel.statements.session import WriterSession
 from strandline.channel.statements.statement import REGISTRAR, Span, Statement, name_problem
 from strandline.channel.statements.statement_columns import MixedStatements, StatementColumns, split_columns
 from strandline.errors import ChannelError, ProducerError, StatementError, TimeError
+from strandline.json_value import JsonObject
 from strandline.time.domain import Time, TimeDomain
 
 __all__ = ["MAX_MESSAGE_TIMES", "MAX_STATEMENT_CHARS", "PROTOCOL_VERSION", "CommitStatement", "wrong_domain"]
@@ -90,7 +91,7 @@ class CommitStatement:
         """
         owners: dict[WriterSession, int] = {}
         single, columns = split_columns(self.statements)
-        body: dict[str, Any] = {"version": 1, "statements": _statements_to_json(single, owners)}
+        body: JsonObject = {"version": 1, "statements": _statements_to_json(single, owners)}
         if columns is not None:
             body |= {"version": 2, "columns": columns.to_json(owners)}
         if self.times:
@@ -205,8 +206,8 @@ class CommitStatement:
             wrong_domain(version, domain, error)
 
 
-def _statements_to_json(statements: Mapping[str, Statement], owners: dict[WriterSession, int]) -> dict[str, Any]:
-    result: dict[str, Any] = {}
+def _statements_to_json(statements: Mapping[str, Statement], owners: dict[WriterSession, int]) -> JsonObject:
+    result: JsonObject = {}
     for name, (seq, holds, owner, state) in statements.items():
         entry = result[name] = {"seq": seq, "holds": holds}  # tuples become lists
         if owner is not None:

@@ -16,6 +16,8 @@ from typing import Any
 
 import psutil
 
+from strandline.json_value import JsonObject
+
 __all__ = ["WriterSession"]
 
 # psutil derives the start time from the boot time, which a clock correction may shift by a second between two calls.
@@ -75,10 +77,10 @@ class WriterSession:
         except psutil.AccessDenied:
             return False
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the JSON form for a statement."""
         known = {"boot": self.boot, "namespace": self.namespace}
-        result = {"id": self.id, "host": self.host, "pid": self.pid, "start": self.start}
+        result: JsonObject = {"id": self.id, "host": self.host, "pid": self.pid, "start": self.start}
         return {**result, **{name: text for name, text in known.items() if text is not None}}
 
     @classmethod
