@@ -85,7 +85,7 @@ OTHERS: dict[str, Callable[[Path, Channel], object]] = {
 
 
 def without_id(path: Path, version: int) -> None:
-    """As an earlier release wrote the commit."""
+    """As another writer may write the commit."""
     file = path / commit_name(version)
     text = file.read_text()
     identity = Commit(version, text.encode()).identity

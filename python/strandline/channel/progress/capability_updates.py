@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import compress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from strandline.channel.statements.nullable_int64 import Ints, Mask, NullableInt64
+from strandline.json_value import JsonObject
 from strandline.time.antichain import Antichain
 from strandline.time.domain import TimeDomain
 
@@ -40,10 +41,10 @@ class CapabilityUpdates(NamedTuple):
         """Return what each producer holds, by name."""
         return {name: Antichain(domain, [time]) for name, time in zip(self.names, self.times.tolist(), strict=True)}
 
-    def states(self) -> dict[str, Any]:
+    def states(self) -> JsonObject:
         """Return each producer's state, by name."""
         kept = {key: (numbers.values.tolist(), numbers.valid.tolist()) for key, numbers in self.state.items()}
-        result: dict[str, Any] = {}
+        result: JsonObject = {}
         for i, name in enumerate(self.names):
             result[name] = {key: values[i] for key, (values, valid) in kept.items() if valid[i]} or None
         return result

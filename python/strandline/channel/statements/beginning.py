@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from strandline.json_value import JsonObject
+
 __all__ = ["Beginning"]
 
 _FIELDS = ("commit", "snapshot", "removed", "lossy")
@@ -51,7 +53,7 @@ class Beginning(NamedTuple):
         """
         return self.is_at(other) or (self.has_all and other.has_all)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the JSON object of an offset or a statement."""
         return {name: value for name, value in zip(_FIELDS, self, strict=True) if value is not None and value is not False}
 

@@ -20,13 +20,14 @@ from strandline.channel.statements.session import WriterSession
 from strandline.channel.statements.statement import REGISTRAR, Span, Statement, name_problem
 from strandline.channel.statements.statement_columns import MixedStatements, StatementColumns, split_columns
 from strandline.errors import ChannelError, ProducerError, StatementError, TimeError
+from strandline.json_value import JsonObject
 from strandline.time.domain import Time, TimeDomain
 
 __all__ = ["MAX_MESSAGE_TIMES", "MAX_STATEMENT_CHARS", "PROTOCOL_VERSION", "CommitStatement", "wrong_domain"]
 
 PROTOCOL_VERSION = 3
 """The newest protocol version that is read. A statement without columns is written as version 1, one with columns as 2. Version 3
-is that of a channel from which producers were removed: other releases would know these still, or refuse who joins after them."""
+is that of a channel from which producers were removed: a reader of version 2 would know them still, or refuse who joins later."""
 MAX_STATEMENT_CHARS = 64 << 20
 """A longer ``userMetadata`` is refused. 100 000 producers need about a tenth of this."""
 MAX_MESSAGE_TIMES = 1024
@@ -90,7 +91,7 @@ class CommitStatement:
         """
         owners: dict[WriterSession, int] = {}
         single, columns = split_columns(self.statements)
-        body: dict[str, Any] = {"version": 1, "statements": _statements_to_json(single, owners)}
+        body: JsonObject = {"version": 1, "statements": _statements_to_json(single, owners)}
         if columns is not None:
             body |= {"version": 2, "columns": columns.to_json(owners)}
         if self.times:
@@ -205,8 +206,8 @@ class CommitStatement:
             wrong_domain(version, domain, error)
 
 
-def _statements_to_json(statements: Mapping[str, Statement], owners: dict[WriterSession, int]) -> dict[str, Any]:
-    result: dict[str, Any] = {}
+def _statements_to_json(statements: Mapping[str, Statement], owners: dict[WriterSession, int]) -> JsonObject:
+    result: JsonObject = {}
     for name, (seq, holds, owner, state) in statements.items():
         entry = result[name] = {"seq": seq, "holds": holds}  # tuples become lists
         if owner is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from strandline.channel.statements.beginning import Beginning
+from strandline.json_value import JsonObject
 
 __all__ = ["Input", "inputs_from_json"]
 
@@ -43,9 +44,9 @@ class Input(NamedTuple):
     began: Beginning | None = None
     input: str | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the JSON object of a statement."""
-        body: dict[str, Any] = {"table": self.table, "commit": self.commit, "file": self.file}
+        body: JsonObject = {"table": self.table, "commit": self.commit, "file": self.file}
         if self.path is not None:
             body["path"] = self.path
         if self.summary is not None:

@@ -9,12 +9,14 @@ import os
 import socket
 import uuid
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import psutil
+
+from strandline.json_value import JsonObject
 
 __all__ = ["WriterSession"]
 
@@ -32,15 +34,15 @@ class WriterSession:
     ``id`` distinguishes sessions. Each opened producer has a new id. A Spark sink uses its query's id, so that a restart of
     the query is the same owner. The other fields say where the process runs, so that a dead process can be recognised on its
     own host. ``boot`` is the host's boot id. ``namespace`` is the PID namespace of ``pid``. It is needed because a container
-    may have its host's name. An earlier release does not repeat these two fields, so sessions are compared without them.
+    may have its host's name.
     """
 
     id: str
     host: str
     pid: int
     start: float
-    boot: str | None = field(default=None, compare=False)
-    namespace: str | None = field(default=None, compare=False)
+    boot: str | None = None
+    namespace: str | None = None
 
     @classmethod
     def here(cls, id: str | None = None) -> WriterSession:  # noqa: A002
@@ -75,10 +77,10 @@ class WriterSession:
         except psutil.AccessDenied:
             return False
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the JSON form for a statement."""
         known = {"boot": self.boot, "namespace": self.namespace}
-        result = {"id": self.id, "host": self.host, "pid": self.pid, "start": self.start}
+        result: JsonObject = {"id": self.id, "host": self.host, "pid": self.pid, "start": self.start}
         return {**result, **{name: text for name, text in known.items() if text is not None}}
 
     @classmethod

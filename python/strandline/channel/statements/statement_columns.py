@@ -12,6 +12,7 @@ import numpy.typing as npt
 from strandline.channel.statements.nullable_int64 import Ints, Mask, NullableInt64, is_number
 from strandline.channel.statements.session import WriterSession
 from strandline.channel.statements.statement import Statement, name_problem
+from strandline.json_value import JsonObject
 
 __all__ = [
     "MAX_NUMBERS",
@@ -26,7 +27,7 @@ __all__ = [
 ]
 
 MIN_COLUMNAR = 64
-"""Fewer statements than this are written one by one. Every reader has always understood this, and people can read it."""
+"""Fewer statements than this are written one by one. People can read this."""
 MAX_NUMBERS = 16
 """A state with more numbers than this is not kept in columns."""
 
@@ -125,9 +126,9 @@ class StatementColumns(Mapping[str, Statement]):
         state = {key: numbers.where(chosen) for key, numbers in self.state.items()}
         return StatementColumns(names, self.seq[chosen], self.holds.where(chosen), self.owner[chosen], state)
 
-    def to_json(self, owners: dict[WriterSession, int]) -> dict[str, Any]:
+    def to_json(self, owners: dict[WriterSession, int]) -> JsonObject:
         """Return the JSON form for a commit. ``owners`` numbers the sessions that the commit names."""
-        body: dict[str, Any] = {
+        body: JsonObject = {
             "names": self.names,
             "seq": NullableInt64.all_of(self.seq).to_json(),
             "holds": self.holds.to_json(),

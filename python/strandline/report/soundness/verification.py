@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from strandline.errors import StrandlineError, printable
@@ -34,7 +34,13 @@ class Violation:
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object."""
-        return asdict(self)
+        return {
+            "version": self.version,
+            "field": self.field,
+            "found": self.found,
+            "expected": self.expected,
+            "condition": self.condition,
+        }
 
     def __str__(self) -> str:
         where = "the table" if self.version is None else f"version {self.version}"
@@ -51,7 +57,7 @@ class Verification:
         path: The channel.
         version: The newest version; -1 if that is not known.
         commits: How many commits were read.
-        sums: How many of them have a checksum. Those of other writers may have none: of these some damages are not found.
+        sums: How many of them have a checksum. Commits of other writers have none: of these some damages are not found.
         files: How many data files were read.
         rows: How many rows they have.
         violation: The first violation, or ``None``.
