@@ -8,10 +8,10 @@ from typing import Any
 
 from pyspark import TaskContext
 
-from pyspark_strandline.operators.summary_steps import image
 from strandline.errors import StrandlineError
 from strandline.loop import LoopGraph
 from strandline.time.domain import Time, TimeDomain
+from strandline.time.path.step import Steps
 
 __all__ = ["LoopTimes", "not_in_loop"]
 
@@ -48,15 +48,19 @@ class LoopTimes:
 
     @cached_property
     def _graph(self) -> LoopGraph | None:
-        """The loop's queries, if there are several. Offsets of earlier releases do not have them."""
-        return LoopGraph.from_json(self._loop["graph"]) if "graph" in self._loop else None
+        """The loop's queries, if there are several."""
+        return LoopGraph.from_json(self._loop["graph"]) if self._loop else None
+
+    @cached_property
+    def _feedback_steps(self) -> list[Steps]:
+        return [Steps.from_json(each["summary"]) for each in self._feedback.values()]
 
     def is_last(self, domain: TimeDomain, time: Time) -> bool:
         """Whether no way around leads on from a time of the query, so that what is emitted there cannot come round."""
         if self._graph is not None:
             return domain == self._graph.domain and self._graph.is_last(self._loop["query"], time)
         try:
-            return all(image(domain, each["summary"], time) is None for each in self._feedback.values())
+            return all(steps.image(domain, time) is None for steps in self._feedback_steps)
         except StrandlineError:  # a time that has left the loop's coordinates
             return False
 

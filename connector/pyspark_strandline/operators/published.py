@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from pyspark_strandline.operators.summary_steps import steps_from
 from strandline.channel.batch.table_reads import TableRead
 from strandline.channel.statements.beginning import Beginning
 from strandline.channel.statements.inputs import Input
@@ -15,6 +14,7 @@ from strandline.delta.storage import location_of
 from strandline.errors import StrandlineError
 from strandline.time.antichain import Antichain
 from strandline.time.domain import TimeDomain, parse_domain
+from strandline.time.path.step import Steps
 
 __all__ = ["checkpoint_of", "has_roundings", "inputs_of", "output_frontier", "tables_of"]
 
@@ -86,7 +86,8 @@ def inputs_of(published: str, name: str = "") -> list[Input]:
     []
     """
     body: dict[str, Any] = json.loads(published) if published else {}
-    summary = (body.get("outputs", {}).get(name, body) if name else body).get("summary")
+    published_steps = (body.get("outputs", {}).get(name, body) if name else body).get("summary")
+    summary = None if published_steps is None else Steps.from_json(published_steps)
     found = []
     for each in body.get("positions", ()):
         path = None
@@ -95,7 +96,7 @@ def inputs_of(published: str, name: str = "") -> list[Input]:
         snapshot = each.get("snapshot")
         if snapshot is not None and snapshot < 0:
             snapshot = None  # the first snapshot was not chosen yet
-        steps = tuple(steps_from(summary, each.get("input"))) if isinstance(summary, list) else None
+        steps = None if summary is None else tuple(summary.from_input(each.get("input")).to_json())
         domain, after = (known if isinstance(known := each.get(key), str) else None for key in ("domain", "after"))
         began = Beginning.from_json(each.get("began"))
         if began is not None and each.get("lossy"):

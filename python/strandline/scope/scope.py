@@ -20,7 +20,7 @@ from strandline.scope.scope_graph import ScopeGraph
 from strandline.time.antichain import Antichain
 from strandline.time.arrow import behind
 from strandline.time.domain import Time, TimeDomain, parse_domain
-from strandline.time.entry import Entry
+from strandline.time.path.entry import Entry
 from strandline.time.summary import PathSummary, advance, advances, identity
 from strandline.time.time_text import asked_time
 from strandline.tracker.reachability import Tracker
