@@ -78,9 +78,10 @@ def truncating(domain: TimeDomain, unit: By, coordinate: str | None = None, offs
     start = Duration.of(offset, f"The offset{of}").within(leaf, f"The offset{of}")
     if size == 0:
         raise _invalid(domain, f"truncates{of} to a unit of 0", "Give a unit of more than 0.")
-    if size == 1 and not _followed(domain, coordinate):
-        return Steps()
-    return Steps((TruncateStep(size, start % size, coordinate or ""),))
+    step = TruncateStep(size, start % size, coordinate or "")
+    # To a unit of 1, only the coordinates after this one in a lexicographic time change.
+    changes = size > 1 or step.image(domain, domain.maximum) != domain.maximum
+    return Steps((step,) if changes else ())
 
 
 def projecting(domain: TimeDomain, coordinates: str | Sequence[str]) -> Steps:
@@ -105,7 +106,7 @@ def projecting(domain: TimeDomain, coordinates: str | Sequence[str]) -> Steps:
 
 
 def entering(domain: TimeDomain, inner: TimeDomain) -> Steps:
-    """Enter a loop: times get the coordinates of ``inner`` that they lack (:class:`strandline.time.entry.Entry`).
+    """Enter a loop: times get the coordinates of ``inner`` that they lack (:class:`strandline.time.path.entry.Entry`).
 
     >>> from strandline.time.domain import int64, product
     >>> entering(int64, product(epoch="int64", iter="int64")).to_json(), entering(int64, int64)
@@ -131,7 +132,7 @@ def with_coordinate(domain: TimeDomain, coordinate: str, outer: str) -> TimeDoma
 
 
 def leaving(domain: TimeDomain, outer: TimeDomain) -> Steps:
-    """Leave a loop: keep the coordinates of ``outer``, from which times enter ``domain`` (:class:`strandline.time.entry.Entry`).
+    """Leave a loop: keep the coordinates of ``outer``, from which times enter ``domain``.
 
     >>> from strandline.time.domain import int64, product
     >>> leaving(product(epoch="int64", i="int64", j="int64"), product(epoch="int64", i="int64")).to_json()
@@ -159,16 +160,6 @@ def around(domain: TimeDomain, outer: TimeDomain, by: Mapping[str, By]) -> Steps
     """
     left = leaving(domain, outer)
     return Steps(left.steps + advancing(outer, by if outer.coordinates else by.get("", 0)).steps)
-
-
-def _followed(domain: TimeDomain, path: str | None) -> bool:
-    """Whether coordinates come after the one at ``path`` in a ``lex`` time. They get their least values when it moves."""
-    part = domain
-    for name in path.split(".") if path else ():
-        if isinstance(part, Lex) and part.parts[-1][0] != name:
-            return True
-        part = dict(part.coordinates)[name]
-    return False
 
 
 def _invalid(domain: TimeDomain, what: str, remedy: str) -> StrandlineError:

@@ -11,6 +11,7 @@ from strandline.errors import CycleError, ScopeError
 from strandline.loop.taken import Taken
 from strandline.loop.way import Way
 from strandline.time.antichain import Antichain
+from strandline.time.arrow import times_from_leaves
 from strandline.time.domain import Time, TimeDomain, leaf_values, parse_domain
 from strandline.time.path.entry import Entry
 from strandline.time.summary import identity
@@ -225,11 +226,7 @@ class LoopGraph:
 
 def _moved(way: Way) -> list[int]:
     """Return the numbers of the coordinates that a way changes. A way adds to a coordinate, sets it to 0, or leaves it."""
-
-    def sevens(domain: TimeDomain) -> Time:
-        return tuple(sevens(part) for _, part in domain.coordinates) if domain.coordinates else 7
-
-    at = sevens(way.domain)
+    at = times_from_leaves([[7]] * len(way.domain.leaves()), way.domain)[0]
     before, result = tuple(leaf_values(at)), way.results_in(at)
     after = before if result is None else tuple(leaf_values(result))
     return [leaf for leaf, value in enumerate(after) if result is None or value != before[leaf]]

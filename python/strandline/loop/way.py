@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from strandline.errors import SummaryError
 from strandline.time.domain import Time, TimeDomain
 from strandline.time.path.entry import Entry
-from strandline.time.summary import PathSummary, advance, identity
+from strandline.time.summary import PathSummary, advance_each
 
 __all__ = ["Way"]
 
@@ -40,19 +40,11 @@ class Way:
         >>> Way.of(Entry(product(epoch="int64", i="int64"), inner), {"i": 1}).results_in((7, 2, 5))
         (7, 3, 0)
         """
-        outer = entry.outer
-        moved = identity(outer)
-        for coordinate, distance in by.items():
-            both = moved.followed_by(advance(outer, coordinate or None, distance))
-            if both is None:
-                raise SummaryError(
-                    "STRANDLINE_TIME_OVERFLOW", f"No time of {outer} can advance by {dict(by)}.", "Advance by less."
-                )
-            moved = both
+        moved = advance_each(entry.outer, by)
         if moved.is_identity:
             raise SummaryError(
                 "STRANDLINE_SUMMARY_INVALID",
-                f"The feedback advances times of {outer} by {dict(by)}, which changes no time.",
+                f"The feedback advances times of {entry.outer} by {dict(by)}, which changes no time.",
                 'Advance at least one coordinate, such as {"iter": 1}. Otherwise no time in the loop would ever be complete.',
             )
         return cls(entry, moved)

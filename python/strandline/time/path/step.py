@@ -43,9 +43,9 @@ class Step(ABC):
         """
         return domain
 
-    @abstractmethod
     def least(self, domain: TimeDomain, time: Time) -> list[Time]:
         """Return the least images of ``time`` and of all times after it."""
+        return [self.image(domain, time)]
 
     def image(self, domain: TimeDomain, time: Time) -> Time | None:
         """Return the image of a row's time; ``None`` if it is outside of the target domain."""
@@ -212,9 +212,6 @@ class ProjectStep(Step):
             )
         return kept[0][1] if self.is_bare else type(domain)(kept)
 
-    def least(self, domain: TimeDomain, time: Time) -> list[Time]:
-        return [self.image(domain, time)]
-
     def image(self, domain: TimeDomain, time: Time) -> Time:
         values = tuple(value for (name, _), value in zip(domain.coordinates, time, strict=True) if name in self.names)
         return values[0] if self.is_bare else values
@@ -231,9 +228,6 @@ class EnterStep(Step):
 
     def target(self, domain: TimeDomain) -> TimeDomain:
         return Entry(domain, self.inner).inner
-
-    def least(self, domain: TimeDomain, time: Time) -> list[Time]:
-        return [self.image(domain, time)]
 
     def image(self, domain: TimeDomain, time: Time) -> Time:
         return Entry(domain, self.inner).time(time)
