@@ -60,7 +60,7 @@ def snapshot(spark: SparkSession, scope: Scope, cut: Cut | None = None) -> Snaps
 
 
 def entered(time: Column, outer: TimeDomain, inner: TimeDomain) -> Column:
-    """Return a time in the scope, whose added coordinates are 0 (:class:`strandline.time.entry.Entry`)."""
+    """Return a time in the scope, whose added coordinates are 0 (:class:`strandline.time.path.entry.Entry`)."""
     if outer == inner:
         return time
     parts, mine = inner.coordinates, outer.coordinates

@@ -32,7 +32,7 @@ from strandline.scope import Scope
 from strandline.time.antichain import Antichain
 from strandline.time.arrow import time_field
 from strandline.time.domain import int64
-from strandline.time.entry import Entry
+from strandline.time.path.entry import Entry
 
 pytestmark = pytest.mark.spark
 for _module in (sys.modules[__name__], loop_plans):

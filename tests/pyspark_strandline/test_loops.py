@@ -40,7 +40,7 @@ from strandline.errors import StrandlineError
 from strandline.time.antichain import Antichain
 from strandline.time.arrow import array_of, time_field
 from strandline.time.domain import int64, parse_domain
-from strandline.time.entry import Entry
+from strandline.time.path.entry import Entry
 
 pytestmark = pytest.mark.spark
 for _module in (sys.modules[__name__], loop_plans):

@@ -21,13 +21,14 @@ from pyspark.sql import functions as F
 from helpers import ROOT, contents, make_channel, run, say, stream
 from moving_model import moved
 from pyspark_strandline import advance, domain_metadata, enter, project, truncate
-from pyspark_strandline.operators.summary_steps import TimeTransform, advancing, entering, projecting, truncating
+from pyspark_strandline.operators.summary_steps import advancing, entering, projecting, truncating
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
 from strandline.time import summary
 from strandline.time.antichain import Antichain
 from strandline.time.arrow import array_of, time_field
 from strandline.time.domain import Time, TimeDomain, int64, lex, parse_domain, product, timestamp
+from strandline.time.path.step import Steps
 
 pytestmark = pytest.mark.spark
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -37,7 +38,7 @@ SCOPE = lex(tick="int64", stratum="int64", iter="int64")
 NESTED = product(event="timestamp", loop=lex(outer="int64", inner="int8"), n="int8")
 
 # What is done to which times, as a move and as a DataFrame; the first ones are run by real queries.
-CASES: list[tuple[TimeDomain, Callable[[TimeDomain], TimeTransform], Callable[[Any], Any]]] = [
+CASES: list[tuple[TimeDomain, Callable[[TimeDomain], Steps], Callable[[Any], Any]]] = [
     (timestamp, lambda d: advancing(d, "1 day"), lambda f: advance(f, timedelta(days=1))),
     (int64, lambda d: truncating(d, 4, offset=1), lambda f: truncate(f, 4, offset=1)),
     (PAIR, lambda d: projecting(d, "epoch"), lambda f: project(f, "epoch")),
@@ -115,15 +116,15 @@ def test_moves_are_monotone_and_steps_follow_one_another(data: st.DataObject) ->
     move = move_of(domain)
     a, b = data.draw(near(domain)), data.draw(near(domain))
     x, y = moved(a, domain, move), moved(b, domain, move)
-    assert move.target.time(x) == x
+    assert move.target(domain).time(x) == x
     if domain.less_equal(a, b):
-        assert move.target.less_equal(x, y)
-    path, leaf = move.target.leaves()[0]
-    again = advancing(move.target, "1 second" if leaf == timestamp else 1, ".".join(path) or None)
-    assert moved(a, domain, TimeTransform(move.steps + again.steps, again.target)) == moved(x, move.target, again)
-    if "shift" in move.steps[0]:
+        assert move.target(domain).less_equal(x, y)
+    path, leaf = move.target(domain).leaves()[0]
+    again = advancing(move.target(domain), "1 second" if leaf == timestamp else 1, ".".join(path) or None)
+    assert moved(a, domain, Steps(move.steps + again.steps)) == moved(x, move.target(domain), again)
+    if "shift" in move.to_json()[0]:
         assert domain.less_than(a, x)
-    if "truncate" in move.steps[0]:
+    if "truncate" in move.to_json()[0]:
         assert domain.less_equal(x, a)
         assert moved(x, domain, move) == x
 
@@ -189,9 +190,9 @@ def test_groups_of_moved_times_close_when_nothing_open_is_moved_to_them_or_below
         for i, t in enumerate(times):
             to = moved(t, domain, move)
             waiting[to] = waiting.get(to, 0) + i
-        images = Antichain(move.target, [moved(t, domain, move) for t in then])
+        images = Antichain(move.target(domain), [moved(t, domain, move) for t in then])
         closed = [t for t in waiting if not images.less_equal(t)]
-        expected = array_of(closed, move.target).to_pylist()
+        expected = array_of(closed, move.target(domain)).to_pylist()
         found = {str(row["time"]): row["n"] for row in playing.added()}
         assert found == {str(t): waiting.pop(c) for t, c in zip(expected, closed, strict=True)}, f"seed {seed}, step {step}"
         assert playing.frontier == images.to_json(), f"seed {seed}, step {step}"

@@ -12,19 +12,19 @@ import pyarrow as pa
 
 from strandline.channel import Channel
 from strandline.loop import LoopQuery
+from strandline.loop.way import Way
 from strandline.time.antichain import Antichain
 from strandline.time.arrow import time_field
 from strandline.time.domain import Time, TimeDomain, int64, lex, product
-from strandline.time.entry import Entry
-from strandline.time.summary import PathSummary
+from strandline.time.path.entry import Entry
 
 FLAT = product(epoch="int64", iter="int64")
 LEX = lex(epoch="int64", iter="int64")
 NESTED = product(epoch="int64", i="int64", j="int64")
 OUTER = product(epoch="int64", i="int64")
 
-Way = tuple[TimeDomain, dict[str, int]]
-SHAPES: dict[str, tuple[TimeDomain, dict[str, Way]]] = {
+Feedback = tuple[TimeDomain, dict[str, int]]
+SHAPES: dict[str, tuple[TimeDomain, dict[str, Feedback]]] = {
     "one": (FLAT, {"back": (FLAT, {"iter": 1})}),
     "lex": (LEX, {"back": (LEX, {"iter": 1})}),
     "two": (FLAT, {"back": (FLAT, {"iter": 1}), "far": (FLAT, {"iter": 2})}),
@@ -82,8 +82,8 @@ class LoopPlan:
         return SHAPES[self.shape][0]
 
     @property
-    def ways(self) -> dict[str, PathSummary]:
-        return {name: Entry(domain, self.domain).feedback(by) for name, (domain, by) in SHAPES[self.shape][1].items()}
+    def ways(self) -> dict[str, Way]:
+        return {name: Way.of(Entry(domain, self.domain), by) for name, (domain, by) in SHAPES[self.shape][1].items()}
 
     def onward(self, name: str, n: int, left: int) -> Row | None:
         """Return the row that goes round by a feedback."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pyspark_strandline.operators.summary_steps import TimeTransform
 from strandline.time import summary
 from strandline.time.domain import Lex, Time, TimeDomain, parse_domain
+from strandline.time.path.step import Steps
 
 
-def moved(time: Time, domain: TimeDomain, move: TimeTransform) -> Time:
+def moved(time: Time, domain: TimeDomain, move: Steps) -> Time:
     """The definition of a move, step by step; to advance is the core's."""
-    for step in move.steps:
+    for step in move.to_json():
         path = step.get("coordinate")
         if "shift" in step:
             time = summary.advance(domain, path, step["shift"]).results_in(time)

@@ -19,6 +19,7 @@ from strandline.errors import StrandlineError
 from strandline.loop import LoopQuery
 from strandline.scope import Scope
 from strandline.time.domain import TimeDomain, parse_domain
+from strandline.time.path.step import ShiftStep
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -286,4 +287,4 @@ def read_scope(spark: SparkSession, scope: Scope, query: str, **options: Any) ->
 
 def _distances(domain: TimeDomain, by: Mapping[str, By]) -> dict[str, int]:
     """Return by how much each coordinate advances, in its own unit."""
-    return {step.get("coordinate", ""): step["shift"] for step in around(domain, domain, by).steps}
+    return {step.coordinate: step.distance for step in around(domain, domain, by).steps if isinstance(step, ShiftStep)}

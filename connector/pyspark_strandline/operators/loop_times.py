@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from pyspark import TaskContext
 
-from pyspark_strandline.operators.summary_steps import image
 from strandline.errors import StrandlineError
 from strandline.loop import LoopGraph
 from strandline.time.domain import Time, TimeDomain
+from strandline.time.path.step import Steps
 
 __all__ = ["Feedback", "LoopTimes", "feedback_from_json", "not_in_loop"]
 
@@ -70,13 +70,17 @@ class LoopTimes:
         """The loop's queries, if there are several, and which of them this one is."""
         return None if self._loop is None else (LoopGraph.from_json(self._loop["graph"]), self._loop["query"])
 
+    @cached_property
+    def _feedback_steps(self) -> list[Steps]:
+        return [Steps.from_json(each.summary) for each in self._feedback.values()]
+
     def is_last(self, domain: TimeDomain, time: Time) -> bool:
         """Whether no way around leads on from a time of the query, so that what is emitted there cannot come round."""
         if self._place is not None:
             graph, query = self._place
             return domain == graph.domain and graph.is_last(query, time)
         try:
-            return all(image(domain, each.summary, time) is None for each in self._feedback.values())
+            return all(steps.image(domain, time) is None for steps in self._feedback_steps)
         except StrandlineError:  # a time that has left the loop's coordinates
             return False
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark_strandline.operators.loop_times import Feedback, LoopTimes, feedback_from_json
-from pyspark_strandline.operators.summary_steps import steps_from
 from strandline.channel.batch.table_reads import TableRead
 from strandline.channel.statements.beginning import Beginning
 from strandline.channel.statements.inputs import Input
@@ -17,6 +16,7 @@ from strandline.delta.storage import location_of
 from strandline.errors import StrandlineError
 from strandline.time.antichain import Antichain
 from strandline.time.domain import TimeDomain, parse_domain
+from strandline.time.path.step import Steps
 
 __all__ = ["PublishedOutput"]
 
@@ -152,7 +152,7 @@ def _input(each: Mapping[str, Any], summary: list[Any] | None) -> Input:
         snapshot = None  # the first snapshot was not chosen yet
     if began is not None and each.get("lossy"):
         began = began._replace(lossy=True)  # the batch is repeated with another option than it was planned with
-    steps = None if summary is None else tuple(steps_from(summary, name))
+    steps = None if summary is None else tuple(Steps.from_json(summary).from_input(name).to_json())
     domain, after = (known if isinstance(known := each.get(key), str) else None for key in ("domain", "after"))
     path = _shown(each["path"]) if "path" in each else None
     return Input(each["table"], each["commit"], each["file"], path, steps, domain, after, snapshot, began, name)

@@ -11,7 +11,6 @@ from pyspark.sql import functions as F
 
 from pyspark_strandline.operators.summary_steps import (
     By,
-    TimeTransform,
     advancing,
     entering,
     projecting,
@@ -21,6 +20,7 @@ from pyspark_strandline.operators.summary_steps import (
 from pyspark_strandline.schema import TIME_METADATA, domain_metadata, quoted, schema_above, time_fields
 from strandline.errors import StrandlineError
 from strandline.time.domain import TimeDomain, parse_domain
+from strandline.time.path.step import Steps
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -136,7 +136,7 @@ def enter(
     return _moved(df, name, lambda outer: entering(outer, inner))
 
 
-def fed_back(df: DataFrame, steps: Callable[[TimeDomain], TimeTransform], column: str) -> DataFrame:
+def fed_back(df: DataFrame, steps: Callable[[TimeDomain], Steps], column: str) -> DataFrame:
     """Move a column of times on their way around a loop. A time from which the way does not lead on becomes null.
 
     Rows that do not come round may have such a time. The sink refuses the null for a row that does.
@@ -144,18 +144,16 @@ def fed_back(df: DataFrame, steps: Callable[[TimeDomain], TimeTransform], column
     return _moved(df, column, steps, or_null=True)
 
 
-def _moved(
-    df: DataFrame, column: str | None, move_of: Callable[[TimeDomain], TimeTransform], *, or_null: bool = False
-) -> DataFrame:
+def _moved(df: DataFrame, column: str | None, move_of: Callable[[TimeDomain], Steps], *, or_null: bool = False) -> DataFrame:
     name, domain = _time_column(df, column)
     move = move_of(domain)
     if not move.steps:
         return df
     # This tag is for a batch. In a stream the extension replaces it with its own tag, which has the summary.
-    given = [F.col(quoted(name)), F.lit(str(domain)), F.lit(json.dumps(move.steps)), *([F.lit(True)] if or_null else [])]
+    given = [F.col(quoted(name)), F.lit(str(domain)), F.lit(json.dumps(move.to_json())), *([F.lit(True)] if or_null else [])]
     time = F.call_function(_FUNCTION, *given)
     try:
-        moved = df.withColumn(name, time.alias(name, metadata=domain_metadata(move.target)))
+        moved = df.withColumn(name, time.alias(name, metadata=domain_metadata(move.target(domain))))
         moved.schema  # noqa: B018 - Spark Connect raises only when the schema is requested
     except AnalysisException as error:
         if error.getCondition() != "UNRESOLVED_ROUTINE":

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from strandline.loop.graph import LoopGraph
-from strandline.loop.taken import Taken, as_ranges, leaf_values, ranges_from_json, ranges_to_json
+from strandline.loop.taken import Taken, as_ranges, ranges_from_json, ranges_to_json
 from strandline.time.antichain import Antichain
-from strandline.time.domain import Scalar, Time, TimeDomain
+from strandline.time.domain import Scalar, Time, TimeDomain, leaf_values
 
 __all__ = ["Entered"]
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from graphlib import CycleError as _Circle
-from graphlib import TopologicalSorter
 from typing import Any
 
 from strandline.errors import CycleError, ScopeError
-from strandline.loop.taken import Taken, leaf_values
+from strandline.loop.taken import Taken
+from strandline.loop.way import Way
 from strandline.time.antichain import Antichain
-from strandline.time.domain import Time, TimeDomain, parse_domain
-from strandline.time.entry import Entry
-from strandline.time.summary import PathSummary, identity
+from strandline.time.arrow import times_from_leaves
+from strandline.time.domain import Time, TimeDomain, leaf_values, parse_domain
+from strandline.time.path.entry import Entry
+from strandline.time.summary import identity
+from strandline.tracker.graph import in_order
 
 __all__ = ["Arrival", "LoopGraph", "LoopQuery"]
 
@@ -96,7 +97,7 @@ class LoopGraph:
         """Whether rows may come into the loop with a 0 in a coordinate, because their channel does not have it."""
         return any(len(entry.outer.leaves()) <= leaf for entry in self.entries.values())
 
-    def ways(self, query: str) -> dict[str, PathSummary]:
+    def ways(self, query: str) -> dict[str, Way]:
         """Return what happens to times on the way through a query into each channel of the loop that it writes."""
         return self._ways[query]
 
@@ -204,36 +205,28 @@ class LoopGraph:
                 "Name at least one, and each once.",
             )
 
-    def _way(self, channel: str, by: Mapping[str, int]) -> PathSummary:
+    def _way(self, channel: str, by: Mapping[str, int]) -> Way:
         entry = self.entries[channel]
         if entry.outer == entry.inner and not any(by.values()):
-            return identity(self.domain)
-        return entry.feedback(by)
+            return Way(entry, identity(self.domain))
+        return Way.of(entry, by)
 
     def _check_cycles(self) -> None:
-        unchanged: TopologicalSorter[str] = TopologicalSorter()
+        unchanged: dict[str, list[str]] = {}
         for name, ways in self._ways.items():
-            for channel, summary in ways.items():
-                if summary.is_identity:
-                    for reader in self.readers[channel]:
-                        unchanged.add(reader, name)
-        try:
-            unchanged.prepare()
-        except _Circle as circle:
+            unchanged[name] = [r for channel, way in ways.items() if way.is_identity for r in self.readers[channel]]
+        _, cycle = in_order(unchanged)
+        if cycle:
             raise CycleError(
                 "STRANDLINE_GRAPH_CYCLE",
-                f"The cycle {' → '.join(circle.args[1])} does not advance times.",
+                f"The cycle {' → '.join((*cycle, cycle[0]))} does not advance times.",
                 'Let a channel on it advance them, such as {"iter": 1}. Otherwise no time in the loop would ever be complete.',
-            ) from None
+            )
 
 
-def _moved(way: PathSummary) -> list[int]:
+def _moved(way: Way) -> list[int]:
     """Return the numbers of the coordinates that a way changes. A way adds to a coordinate, sets it to 0, or leaves it."""
-
-    def sevens(domain: TimeDomain) -> Time:
-        return tuple(sevens(part) for _, part in domain.coordinates) if domain.coordinates else 7
-
-    at = sevens(way.domain)
+    at = times_from_leaves([[7]] * len(way.domain.leaves()), way.domain)[0]
     before, result = tuple(leaf_values(at)), way.results_in(at)
     after = before if result is None else tuple(leaf_values(result))
     return [leaf for leaf, value in enumerate(after) if result is None or value != before[leaf]]

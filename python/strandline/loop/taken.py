@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from strandline.loop.way import Way
 from strandline.time.antichain import Antichain
-from strandline.time.domain import Time, TimeDomain
-from strandline.time.summary import PathSummary
+from strandline.time.domain import Time, TimeDomain, leaf_values
 
-__all__ = ["Taken", "as_ranges", "leaf_values", "ranges_from_json", "ranges_to_json"]
+__all__ = ["Taken", "as_ranges", "ranges_from_json", "ranges_to_json"]
 
 
 @dataclass(frozen=True, order=True)
@@ -30,7 +30,7 @@ class Taken:
         """Whether the times are known only as a range."""
         return bool(self.low != self.high)
 
-    def is_open(self, way: PathSummary, frontier: Antichain) -> bool:
+    def is_open(self, way: Way, frontier: Antichain) -> bool:
         """Whether an operator may still keep something of these times: on the way around, the frontier has not closed them."""
         greatest = way.results_in(self.high)
         if greatest is None:  # nothing at the greatest time comes round, but the times before it may
@@ -38,16 +38,16 @@ class Taken:
         images = (way.results_in(time) for time in frontier)
         return any(image is not None and way.domain.less_equal(image, greatest) for image in images)
 
-    def results(self, way: PathSummary, frontier: Antichain) -> list[Time]:
+    def results(self, way: Way, frontier: Antichain) -> list[Time]:
         """Return lower bounds of what the times may still cause on a way around, if they are open.
 
         A time of a range that is still open is not before the range's least time, and on the way around it is not before a
         time of the frontier. So what it causes is not before their join. No greater bounds follow from the range.
 
         >>> from strandline.time.domain import product
-        >>> from strandline.time.summary import advance
+        >>> from strandline.time.path.entry import Entry
         >>> domain = product(epoch="int64", iter="int64")
-        >>> way = advance(domain, "iter")
+        >>> way = Way.of(Entry(domain, domain), {"iter": 1})
         >>> Taken((0, 0), (9, 0)).results(way, Antichain(domain, [(0, 0)]))
         [(0, 1)]
         >>> Taken((0, 0), (9, 0)).results(way, Antichain(domain, [(0, 1), (5, 0)]))
@@ -118,12 +118,3 @@ def ranges_from_json(domain: TimeDomain, value: Any, field: str) -> tuple[Taken,
             raise ValueError(f"a range in {field} ends before it begins")
         found.append(Taken(low, high))
     return tuple(sorted(found))
-
-
-def leaf_values(time: Time) -> Iterator[int]:
-    """Yield the values of all coordinates of a time, in order."""
-    if isinstance(time, tuple):
-        for part in time:
-            yield from leaf_values(part)
-    else:
-        yield time

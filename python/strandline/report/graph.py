@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,7 +20,8 @@ from strandline.report.steps import least_images
 from strandline.report.unread import UnreadRows
 from strandline.scope import Scope
 from strandline.time.domain import Time
-from strandline.time.entry import Entry
+from strandline.time.path.entry import Entry
+from strandline.time.path.step import Steps
 from strandline.time.summary import PathSummary
 
 __all__ = ["Edge", "Inputs", "QueryGraph", "query_in"]
@@ -115,11 +117,14 @@ class QueryGraph:
     def _recorded(self, channel: Channel, read: Input) -> Edge:
         source, problem = self._open(channel, read)
         behind = None if source is None else self._behind(source, read)
+        summary: Steps | None = None
+        with suppress(StrandlineError):  # later releases may have other steps
+            summary = None if read.summary is None else Steps.from_json(list(read.summary))
 
         def image(time: Time) -> list[Time] | None:
-            if source is None or read.summary is None:
+            if source is None or summary is None:
                 return None
-            return least_images(read.summary, source.domain, channel.domain, time, read.domain)
+            return least_images(summary, source.domain, channel.domain, time, read.domain)
 
         label = f"table {read.table}" if read.path is None else without_secrets(read.path)
         same = read.summary == () and source is not None and source.domain == channel.domain

@@ -20,8 +20,8 @@ from strandline.scope.scope_graph import ScopeGraph
 from strandline.time.antichain import Antichain
 from strandline.time.arrow import behind
 from strandline.time.domain import Time, TimeDomain, parse_domain
-from strandline.time.entry import Entry
-from strandline.time.summary import PathSummary, advance, advances, identity
+from strandline.time.path.entry import Entry
+from strandline.time.summary import PathSummary, advance_each, advances
 from strandline.time.time_text import asked_time
 from strandline.tracker.reachability import Tracker
 
@@ -266,7 +266,7 @@ class Scope:
                     f"Query {name} has path summaries, and advances of the channels that it writes.",
                     "Give one of them.",
                 )
-            moves = {write: _moved(self.domain, by) for write, by in writes.items()}
+            moves = {write: advance_each(self.domain, by) for write, by in writes.items()}
             summaries = {read: {write: [move] for write, move in moves.items()} for read in reads}
         writes = _names(writes)
         query = ScopeQuery(reads, writes, summaries_of(self.domain, name, summaries, reads, writes))
@@ -460,14 +460,6 @@ class Scope:
     def __repr__(self) -> str:
         channels, queries = len(self._definition.channels), len(self._definition.queries)
         return f"Scope({self.path!r}, {self.domain}, {channels} channels, {queries} queries)"
-
-
-def _moved(domain: TimeDomain, by: Mapping[str, int]) -> PathSummary:
-    """Return the summary that advances each coordinate, one after the other."""
-    moved = identity(domain)
-    for coordinate, distance in by.items():
-        moved = moved.followed_by(advance(domain, coordinate or None, distance))
-    return moved
 
 
 def _names(names: Iterable[str]) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from strandline.errors import TimeDomainError, TimeError
 from strandline.time.antichain import Antichain
-from strandline.time.domain import Lex, Scalar, Time, TimeDomain, parse_domain
+from strandline.time.domain import Lex, Scalar, Time, TimeDomain, leaf_values, parse_domain
 
 __all__ = [
     "TIME_KEY",
@@ -305,23 +305,13 @@ def _at_least(
     # From the last coordinate to the first. A time is ≤ when this coordinate is less, or when it is equal and the rest is ≤.
     result = np.ones(len(leaves[0]), dtype=np.bool_)
     for inner, part, value in reversed(parts):
-        same = _equal(inner, part, value)
+        same = _equal(inner, value)
         result = (_at_least(inner, part, value, order) & ~same) | (same & result)
     return result
 
 
-def _equal(leaves: list[np.ndarray[Any, Any]], domain: TimeDomain, element: Time) -> _Mask:
-    flat: list[int] = []
-
-    def walk(part: TimeDomain, time: Time) -> None:
-        if isinstance(part, Scalar):
-            flat.append(time)
-        else:
-            for (_, inner), t in zip(part.coordinates, time, strict=True):
-                walk(inner, t)
-
-    walk(domain, element)
-    return cast("_Mask", np.logical_and.reduce([leaf == t for leaf, t in zip(leaves, flat, strict=True)]))
+def _equal(leaves: list[np.ndarray[Any, Any]], element: Time) -> _Mask:
+    return cast("_Mask", np.logical_and.reduce([leaf == t for leaf, t in zip(leaves, leaf_values(element), strict=True)]))
 
 
 def _same_shape(have: pa.DataType, want: pa.DataType) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import operator
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from functools import cached_property, lru_cache
@@ -30,6 +30,7 @@ __all__ = [
     "Time",
     "TimeDomain",
     "int64",
+    "leaf_values",
     "lex",
     "parse_domain",
     "product",
@@ -190,6 +191,15 @@ class TimeDomain(ABC):
     def coordinates(self) -> tuple[tuple[str, TimeDomain], ...]:
         """Name and domain of each coordinate; empty for a scalar."""
         return ()
+
+
+def leaf_values(time: Time) -> Iterator[int]:
+    """Yield the values of all coordinates of a time, in order."""
+    if isinstance(time, tuple):
+        for part in time:
+            yield from leaf_values(part)
+    else:
+        yield time
 
 
 def _null(domain: TimeDomain, field: str) -> TimeError:

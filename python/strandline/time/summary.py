@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -19,6 +19,7 @@ __all__ = [
     "SetSummary",
     "Summaries",
     "advance",
+    "advance_each",
     "advances",
     "identity",
     "summary_from_json",
@@ -334,23 +335,15 @@ class LexSummary(PathSummary):
 
 def _least_step(domain: TimeDomain) -> PathSummary:
     """Return the least strict advance of a total order. An overflow carries this advance."""
-    if isinstance(domain, Scalar):
-        return ScalarSummary(domain, 1)
-    if isinstance(domain, (Lex, Product)) and domain.is_total:
-        last, part = domain.parts[-1]
-        name = f"{last}.{_last_leaf(part)}" if part.coordinates else last
-        return advance(domain, name)
+    if domain.is_total:
+        last, _ = domain.leaves()[-1]
+        return advance(domain, ".".join(last) or None)
     raise SummaryError(
         "STRANDLINE_TIME_OVERFLOW",
         f"A coordinate overflows after one of {domain}, which is not a total order, so there is no single next time to carry "
         "into.",
         "Use a wider type for the coordinate, or put it in a product.",
     )
-
-
-def _last_leaf(domain: TimeDomain) -> str:
-    name, part = domain.coordinates[-1]
-    return f"{name}.{_last_leaf(part)}" if part.coordinates else name
 
 
 def identity(domain: TimeDomain) -> PathSummary:
@@ -405,6 +398,28 @@ def advance(domain: TimeDomain, coordinate: str | None = None, by: int = 1) -> P
             return identity(domain)
         return LexSummary(domain, at, part, tuple(d.minimum for _, d in domain.parts[at + 1 :]))
     raise TimeDomainError("STRANDLINE_TIME_DOMAIN_INVALID", f"{domain!r} has no path summaries.", "Use a scalar, product or lex.")
+
+
+def advance_each(domain: TimeDomain, by: Mapping[str, int]) -> PathSummary:
+    """Return the summary that advances several coordinates, one after the other.
+
+    Args:
+        domain: The domain of the times.
+        by: For each coordinate, by how much. A scalar has an empty name.
+
+    Raises:
+        SummaryError: As :func:`advance`, or no time has a result (``STRANDLINE_TIME_OVERFLOW``).
+
+    >>> from strandline.time.domain import product
+    >>> advance_each(product(epoch="int64", iter="int64"), {"epoch": 1, "iter": 2}).results_in((3, 4))
+    (4, 6)
+    """
+    moved = identity(domain)
+    for coordinate, distance in by.items():
+        moved = moved.followed_by(advance(domain, coordinate or None, distance))
+        if moved is None:
+            raise SummaryError("STRANDLINE_TIME_OVERFLOW", f"No time of {domain} can advance by {dict(by)}.", "Advance by less.")
+    return moved
 
 
 def advances(summary: PathSummary) -> dict[str, int] | None:

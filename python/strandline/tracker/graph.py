@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import graphlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from graphlib import TopologicalSorter
+from typing import NamedTuple, TypeVar
 
 from strandline.errors import CycleError, GraphError
 from strandline.time.domain import TimeDomain
 from strandline.time.summary import PathSummary, Summaries, identity
 
-__all__ = ["Graph", "Location", "Node", "source", "target"]
+__all__ = ["Graph", "Location", "Node", "in_order", "source", "target"]
+
+N = TypeVar("N")
 
 
 class Location(NamedTuple):
@@ -202,23 +206,17 @@ class Graph:
 
         Raises a :class:`CycleError` that shows the cycle when there is no such order. (Timely's ``Builder::build`` only prints.)
         """
-        unchanged = {location: self._unchanged(location) for location in self.locations()}
-        waits: dict[Location, int] = dict.fromkeys(unchanged, 0)
-        for reached in unchanged.values():
-            for after in reached:
-                waits[after] += 1
-        ready = [location for location, count in waits.items() if count == 0]
-        ready.reverse()
-        order = []
-        while ready:
-            location = ready.pop()
-            order.append(location)
-            for after in unchanged[location]:
-                waits[after] -= 1
-                if waits[after] == 0:
-                    ready.append(after)
-        if len(order) < len(waits):
-            raise self._cycle(waits)
+        order, cycle = in_order({location: self._unchanged(location) for location in self.locations()})
+        if cycle:
+            start = cycle.index(min(cycle))
+            cycle = cycle[start:] + cycle[:start]
+            error = CycleError(
+                "STRANDLINE_GRAPH_CYCLE",
+                f"The cycle {' → '.join(self.name(location) for location in (*cycle, cycle[0]))} does not advance times.",
+                "Add a feedback to the cycle that strictly advances a coordinate.",
+            )
+            error.cycle = tuple(cycle)
+            raise error
         return order
 
     def _unchanged(self, location: Location) -> list[Location]:
@@ -229,25 +227,27 @@ class Graph:
         row = node.summaries[location.port]
         return [source(location.node, output) for output, paths in row.items() if any(s.is_identity for s in paths)]
 
-    def _cycle(self, waits: dict[Location, int]) -> CycleError:
-        # Every location that still waits has a predecessor that still waits, so a walk backwards must close a cycle.
-        before: dict[Location, Location] = {}
-        for location, count in waits.items():
-            if count:
-                for after in self._unchanged(location):
-                    before[after] = location
-        at = next(location for location, count in waits.items() if count)
-        seen: dict[Location, int] = {}
-        while at not in seen:
-            seen[at] = len(seen)
-            at = before[at]
-        cycle = tuple(reversed(list(seen)[seen[at] :]))
-        start = cycle.index(min(cycle))
-        cycle = cycle[start:] + cycle[:start]
-        error = CycleError(
-            "STRANDLINE_GRAPH_CYCLE",
-            f"The cycle {' → '.join(self.name(location) for location in (*cycle, cycle[0]))} does not advance times.",
-            "Add a feedback to the cycle that strictly advances a coordinate.",
-        )
-        error.cycle = cycle
-        return error
+
+def in_order(unchanged: Mapping[N, Iterable[N]]) -> tuple[list[N], list[N]]:
+    """Return the nodes of a graph in topological order, or a cycle of it.
+
+    Args:
+        unchanged: For each node, the nodes that times reach from it without an advance.
+
+    Returns:
+        The nodes, each before those that it reaches, and an empty list. If there is no such order: an empty list, and the nodes
+        of a cycle, each before the one that it reaches.
+
+    >>> in_order({"a": ["b"], "b": ["c"], "c": []}), in_order({"a": ["b"], "b": ["a"]})
+    ((['a', 'b', 'c'], []), ([], ['b', 'a']))
+    """
+    sorter: TopologicalSorter[N] = TopologicalSorter()
+    for node, reached in unchanged.items():
+        for after in reached:
+            sorter.add(after, node)
+    for node in unchanged:
+        sorter.add(node)
+    try:
+        return list(sorter.static_order()), []
+    except graphlib.CycleError as found:
+        return [], found.args[1][:-1]

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from strandline.errors import StrandlineError, SummaryError
 from strandline.loop import LoopGraph, LoopQuery, Rounds, Taken
+from strandline.loop.way import Way
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time, TimeDomain, int64, lex, product, timestamp
-from strandline.time.entry import Entry
+from strandline.time.path.entry import Entry
 
 FLAT = product(epoch="int64", iter="int64")
 LEX = lex(epoch="int64", iter="int64")
@@ -269,7 +270,7 @@ def test_times_of_another_shape_do_not_enter(outer: TimeDomain, inner: TimeDomai
 @pytest.mark.parametrize("by", [{}, {"iter": 0}, {"round": 1}, {"iter": -1}, {"iter": 2**64}])
 def test_a_feedback_must_advance(by: dict[str, int]) -> None:
     with pytest.raises(SummaryError):
-        Entry(FLAT, FLAT).feedback(by)
+        Way.of(Entry(FLAT, FLAT), by)
 
 
 def test_entries_of_nested_domains() -> None:
@@ -278,7 +279,7 @@ def test_entries_of_nested_domains() -> None:
     assert entry.time(7) == ((7, 0), 0, (0, 0))
     column = entry.column(pa.array([7], pa.timestamp("us", "UTC")))
     assert column.to_pylist()[0]["k"] == {"a": 0, "b": 0}
-    assert Entry(product(at="timestamp", i="int64"), inner).feedback({"i": 1}).results_in(((7, 2), 5, (1, 1))) == (
+    assert Way.of(Entry(product(at="timestamp", i="int64"), inner), {"i": 1}).results_in(((7, 2), 5, (1, 1))) == (
         (7, 3),
         0,
         (0, 0),

@@ -19,7 +19,7 @@ from strandline.loop import LoopGraph, LoopQuery
 from strandline.time.antichain import Antichain
 from strandline.time.arrow import time_field
 from strandline.time.domain import Time, TimeDomain, parse_domain
-from strandline.time.entry import Entry
+from strandline.time.path.entry import Entry
 
 __all__ = ["TIME_OF_CHANNEL", "Inputs"]
 
@@ -138,7 +138,7 @@ class Inputs:
         """Return for each channel of the loop that the query writes its id, and the steps that the rows must take to it."""
         writes = {} if self.graph is None else self.graph.queries[self.query].writes
         return {
-            name: {"channel": channel.table_id, "summary": list(around(self.domain, channel.domain, writes[name]).steps)}
+            name: {"channel": channel.table_id, "summary": around(self.domain, channel.domain, writes[name]).to_json()}
             for name, channel in self.written.items()
         }
 

@@ -33,7 +33,7 @@ from strandline.loop import Rounds
 from strandline.time.antichain import Antichain
 from strandline.time.arrow import arrow_type, first_behind
 from strandline.time.domain import parse_domain
-from strandline.time.entry import Entry
+from strandline.time.path.entry import Entry
 
 __all__ = ["SeveralReader"]
 

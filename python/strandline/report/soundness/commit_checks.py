@@ -21,7 +21,19 @@ from strandline.report.soundness.verification import refused, violated
 from strandline.time.arrow import find_time_field
 from strandline.time.domain import TimeDomain
 
-__all__ = ["Metadata", "actions_of", "check_actions", "check_checksum", "check_file_actions", "metadata_of", "refuse_newer"]
+__all__ = [
+    "Actions",
+    "Metadata",
+    "actions_of",
+    "check_actions",
+    "check_checksum",
+    "check_file_actions",
+    "metadata_of",
+    "refuse_newer",
+]
+
+Actions = Mapping[str, list[dict[str, Any]]]
+"""The actions of a commit by kind, as any writer may have written them."""
 
 _WRITER = "Strandline"
 _ADD_KEYS = {"path", "partitionValues", "size", "modificationTime", "dataChange", "stats"}
@@ -75,7 +87,7 @@ class Metadata:
                 violated(version, f"metaData, column {field.name}", now, field.type)
 
 
-def actions_of(version: int, data: bytes) -> dict[str, list[dict[str, Any]]]:
+def actions_of(version: int, data: bytes) -> Actions:
     """Return the actions of a commit's file by kind. Each line must be an object with one action."""
     found: dict[str, list[dict[str, Any]]] = {}
     for number, line in enumerate(data.split(b"\n"), 1):
@@ -101,7 +113,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def metadata_of(version: int, actions: Mapping[str, list[dict[str, Any]]]) -> Metadata | None:
+def metadata_of(version: int, actions: Actions) -> Metadata | None:
     """Return the metadata that a commit sets, and check its protocol action."""
     for kind in ("metaData", "protocol", "commitInfo"):
         if len(actions.get(kind, ())) > 1:
@@ -119,7 +131,7 @@ def metadata_of(version: int, actions: Mapping[str, list[dict[str, Any]]]) -> Me
     return found[0] if found else None
 
 
-def check_actions(commit: Commit, actions: Mapping[str, list[dict[str, Any]]]) -> None:
+def check_actions(commit: Commit, actions: Actions) -> None:
     """Check a commit's actions as a reader does, and the fields of its files that no reader looks at."""
     version = commit.version
     info = next(iter(actions.get("commitInfo", ())), {})
@@ -133,7 +145,7 @@ def check_actions(commit: Commit, actions: Mapping[str, list[dict[str, Any]]]) -
     check_file_actions(version, actions, ours=info.get("engineInfo") == _WRITER)
 
 
-def check_file_actions(version: int, actions: Mapping[str, list[dict[str, Any]]], *, ours: bool = False) -> None:
+def check_file_actions(version: int, actions: Actions, *, ours: bool = False) -> None:
     """Check the files and the transactions of actions. ``ours``: Strandline made them, so they have no other field."""
     for kind in ("add", "remove"):
         for action in actions.get(kind, ()):

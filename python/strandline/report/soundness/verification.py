@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, NoReturn
 
 from strandline.errors import StrandlineError, printable
@@ -34,13 +34,7 @@ class Violation:
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object."""
-        return {
-            "version": self.version,
-            "field": self.field,
-            "found": self.found,
-            "expected": self.expected,
-            "condition": self.condition,
-        }
+        return asdict(self)
 
     def __str__(self) -> str:
         where = "the table" if self.version is None else f"version {self.version}"
