@@ -1,9 +1,10 @@
 """The options of the source."""
 
+# ruff: noqa: RUF009 - `option` declares a field, as `dataclasses.field` does
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark_strandline.options.json_values import channels, feedback, queries
 from pyspark_strandline.options.parsers import (
@@ -21,7 +22,10 @@ from pyspark_strandline.options.table import ABOVE, EXTENSION, Channels, Method,
 from strandline.errors import StrandlineError
 from strandline.loop import LoopQuery
 
-__all__ = ["ReadOptions"]
+__all__ = ["ONE_CHANNEL", "ReadOptions"]
+
+ONE_CHANNEL = ""
+"""The name of the channel of a source of one."""
 
 _COUNT = whole_number(1, "a whole number of at least 1")
 _VERSION = whole_number(0, "a version of the table (0, 1, …)")
@@ -164,6 +168,13 @@ class ReadOptions:
     def is_loop(self) -> bool:
         """Whether the query reads what it writes, or another query of its loop does."""
         return bool(self.feedback or self.queries)
+
+    def each(self) -> dict[str, ReadOptions]:
+        """Return the options of each channel by name. The channel of a source of one is :data:`ONE_CHANNEL`."""
+        if self.channels is None:
+            return {ONE_CHANNEL: self}
+        alone = replace(self, channels=None, feedback={}, queries={}, query=None, domain=None)
+        return {name: replace(alone, path=path) for name, path in self.channels.items()}
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> ReadOptions:

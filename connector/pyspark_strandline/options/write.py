@@ -1,5 +1,6 @@
 """The options of the sink, and of the ingest."""
 
+# ruff: noqa: RUF009 - `option` declares a field, as `dataclasses.field` does
 from __future__ import annotations
 
 from collections.abc import Mapping
