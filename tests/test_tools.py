@@ -14,6 +14,7 @@ import pytest
 import build_shim
 import error_reference
 import mutations
+import option_reference
 from helpers import ROOT
 
 NO_CONDITIONS = {"STRANDLINE_DELTA_JARS", "STRANDLINE_EXAMPLE"}
@@ -93,6 +94,10 @@ def test_a_jar_of_other_sources_is_not_taken_for_fresh(tmp_path: Path, monkeypat
 
 def test_the_page_of_error_conditions_is_what_the_sources_say() -> None:
     assert error_reference.PAGE.read_text(encoding="utf-8") == error_reference.page(), "run python tools/error_reference.py"
+
+
+def test_the_page_of_options_is_what_their_tables_say() -> None:
+    assert option_reference.PAGE.read_text(encoding="utf-8") == option_reference.page(), "run python tools/option_reference.py"
 
 
 def test_every_condition_in_the_sources_is_on_the_page_of_error_conditions() -> None:

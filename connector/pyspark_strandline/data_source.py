@@ -10,7 +10,6 @@ from pyspark.sql.types import StructType
 from pyspark_strandline.options import IngestOptions, ReadOptions, WriteOptions
 from pyspark_strandline.read.batch import PROGRESS_SCHEMA, ProgressReader, RowsReader
 from pyspark_strandline.read.several.inputs import Inputs
-from pyspark_strandline.read.several.source import SeveralReader
 from pyspark_strandline.read.source import StreamReader
 from pyspark_strandline.schema import spark_schema
 from pyspark_strandline.workers import without_stack
@@ -52,7 +51,7 @@ class StrandlineDataSource(DataSource):
         return RowsReader(options, schema)
 
     @without_stack
-    def streamReader(self, schema: StructType) -> StreamReader | SeveralReader:
+    def streamReader(self, schema: StructType) -> StreamReader:
         """Return the stream reader. Raises in a session that cannot apply frontiers, before any row is read."""
         options = ReadOptions.parse(self.options).for_stream()
         if options.extension is None:
@@ -69,7 +68,7 @@ class StrandlineDataSource(DataSource):
                 'Start it with the jar of this release, "$(python -m pyspark_strandline jar)", and remove the other one.',
             )
         self._check(schema)
-        return StreamReader(options, schema) if options.channels is None else SeveralReader(options, schema)
+        return StreamReader(options, schema)
 
     @without_stack
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter | IngestWriter:

@@ -15,7 +15,7 @@ from pyspark_strandline.operators.loop_times import LoopTimes
 from pyspark_strandline.options import ReadOptions
 from pyspark_strandline.read.several.inputs import Inputs
 from pyspark_strandline.read.several.loop_logs import LoopLogs
-from pyspark_strandline.read.several.source import SeveralReader
+from pyspark_strandline.read.source import StreamReader
 from strandline.channel import Channel
 from strandline.channel.write.file_writer import FileWriter
 from strandline.errors import LogError, StrandlineError
@@ -47,8 +47,8 @@ class Loop:
     def options(self, query: str) -> ReadOptions:
         return ReadOptions.parse(self.given(query)).for_stream()
 
-    def reader(self, query: str) -> SeveralReader:
-        return SeveralReader(self.options(query), Inputs(self.options(query)).schema())
+    def reader(self, query: str) -> StreamReader:
+        return StreamReader(self.options(query), Inputs(self.options(query)).schema())
 
     def commit(self, query: str, channel: str, state: dict[str, Any], *times: Time) -> None:
         """Commit rows of a query with its state, as its sink does."""
@@ -100,7 +100,7 @@ class Turns:
 
     def __init__(self, loop: Loop, query: str, channel: str, **options: Any) -> None:
         self.loop, self.query, self.channel = loop, query, channel
-        self.reader = SeveralReader(
+        self.reader = StreamReader(
             ReadOptions.parse({**loop.given(query), **{name: str(value) for name, value in options.items()}}).for_stream(),
             Inputs(loop.options(query)).schema(),
         )
@@ -230,7 +230,7 @@ def test_an_offset_names_many_open_times_as_ranges(tmp_path: Path) -> None:
     given = {**loop.given("ask"), "channels": json.dumps({name: str(tmp_path / name) for name in ("numbers", "back")})}
     one = {name: value for name, value in given.items() if name not in ("queries", "query")}
     options = ReadOptions.parse({**one, "feedback": json.dumps({"back": {"iter": 1}})}).for_stream()
-    reader = SeveralReader(options, Inputs(options).schema())
+    reader = StreamReader(options, Inputs(options).schema())
     offset = reader.initialOffset()
     with Channel.open(tmp_path / "numbers").producer("p") as producer:
         for first in range(0, 9000, 900):
@@ -248,12 +248,12 @@ def test_an_offset_names_many_open_times_as_ranges(tmp_path: Path) -> None:
         assert offset["frontier"] == [[0, 1], [5000, 0]]
 
 
-def reader_of_any(folder: Path, **options: Any) -> SeveralReader:
+def reader_of_any(folder: Path, **options: Any) -> StreamReader:
     """Return the source of a loop of one query whose rows enter at any round."""
     channels = {name: str(folder / name) for name in ("any", "back")}
     given = {"channels": json.dumps(channels), "feedback": json.dumps({"back": {"iter": 1}}), "domain": str(DOMAIN)}
     parsed = ReadOptions.parse({**given, **{name: str(value) for name, value in options.items()}}).for_stream()
-    return SeveralReader(parsed, Inputs(parsed).schema())
+    return StreamReader(parsed, Inputs(parsed).schema())
 
 
 @pytest.mark.drawn

@@ -22,7 +22,7 @@ from pyspark_strandline import read_loop
 from pyspark_strandline.loop_remedies import loop_remedies
 from pyspark_strandline.options import ReadOptions
 from pyspark_strandline.read.several.inputs import Inputs
-from pyspark_strandline.read.several.source import SeveralReader
+from pyspark_strandline.read.source import StreamReader
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
 
@@ -35,11 +35,11 @@ def lake(tmp_path: Path) -> Path:
     return make_lake(tmp_path)
 
 
-def reader(lake: Path) -> SeveralReader:
+def reader(lake: Path) -> StreamReader:
     channels = {name: str(lake / name) for name in ("numbers", "back")}
     given = {"channels": json.dumps(channels), "feedback": json.dumps({"back": {"iter": 1}}), "domain": str(FLAT)}
     options = ReadOptions.parse(given).for_stream()
-    return SeveralReader(options, Inputs(options).schema())
+    return StreamReader(options, Inputs(options).schema())
 
 
 def send(lake: Path) -> None:

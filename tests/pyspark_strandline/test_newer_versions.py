@@ -18,7 +18,6 @@ from pyspark_strandline.options import ReadOptions
 from pyspark_strandline.read import offset
 from pyspark_strandline.read.several import offset as several_offset
 from pyspark_strandline.read.several.inputs import Inputs
-from pyspark_strandline.read.several.source import SeveralReader
 from pyspark_strandline.read.source import StreamReader
 from pyspark_strandline.schema import spark_schema
 from pyspark_strandline.write.commit_record import CommitRecord
@@ -47,10 +46,10 @@ def channel(tmp_path: Path) -> Channel:
     return Channel.open(tmp_path / "in")
 
 
-def several(**channels: Any) -> SeveralReader:
+def several(**channels: Any) -> StreamReader:
     given = {name: value if isinstance(value, str) else json.dumps(value) for name, value in channels.items()}
     options = ReadOptions.parse({**given, "strandline.extension": __version__}).for_stream()
-    return SeveralReader(options, Inputs(options).schema())
+    return StreamReader(options, Inputs(options).schema())
 
 
 def test_a_statement() -> None:
@@ -133,7 +132,7 @@ def test_the_page_names_each_version_that_is_written(channel: Channel) -> None:
     assert table == {
         "a commit's statement": ", ".join(map(str, range(1, PROTOCOL_VERSION + 1))),
         "the offset of a channel": str(offset._VERSION),
-        "the offset of several channels": f"{several_offset._VERSION}, {several_offset._INPUTS_VERSION}",
+        "the offset of several channels": str(several_offset._VERSION),
         "the offset of a loop": str(several_offset._LOOP_VERSION),
         "a scope's file": str(SCOPE_VERSION),
         "a progress report": str(progress_report._VERSION),

@@ -14,7 +14,6 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from helpers import make_channel, rows, say
 from pyspark_strandline.options import ReadOptions
 from pyspark_strandline.read.several.inputs import Inputs
-from pyspark_strandline.read.several.source import SeveralReader
 from pyspark_strandline.read.source import StreamReader
 from pyspark_strandline.schema import spark_schema
 from strandline.channel import Channel, LogError
@@ -73,7 +72,7 @@ def test_a_source_of_several_channels_finds_a_replaced_one_as_soon_as_it_has_loo
     for path in paths.values():
         made(Path(path), 5)
     options = ReadOptions.parse({"channels": json.dumps(paths)}).for_stream()
-    reader = SeveralReader(options, Inputs(options).schema())
+    reader = StreamReader(options, Inputs(options).schema())
     at = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
     for _ in range(4):
         assert reader.latestOffset(at, ReadAllAvailable()) is at
@@ -87,7 +86,7 @@ def test_a_source_of_several_channels_finds_a_replaced_one_as_soon_as_it_has_loo
             assert reader.latestOffset(at, ReadAllAvailable()) is at
             looks += 1
     assert not looks or commits != 9
-    again = SeveralReader(options, Inputs(options).schema()) if commits else None
+    again = StreamReader(options, Inputs(options).schema()) if commits else None
     if again is not None:
         with pytest.raises(StrandlineError, match="STRANDLINE_CHECKPOINT_MISMATCH"):
             again.latestOffset(at, ReadAllAvailable())

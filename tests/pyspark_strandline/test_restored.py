@@ -22,7 +22,6 @@ from ingest_files import Feed, finish
 from pyspark_strandline import ingest, write_outputs
 from pyspark_strandline.options import ReadOptions
 from pyspark_strandline.read.several.inputs import Inputs
-from pyspark_strandline.read.several.source import SeveralReader
 from pyspark_strandline.read.source import StreamReader
 from pyspark_strandline.schema import spark_schema
 from pyspark_strandline.write.channel.channel_output import ChannelOutput
@@ -526,11 +525,11 @@ def test_a_source_of_several_channels_does_not_go_on_if_one_is_another(
     say(make_channel(tmp_path / "other", producers=("a",)), "a", (0, 0))
     paths = {"other": str(tmp_path / "other"), "in": str(channel.path)}
     options = ReadOptions.parse({"channels": json.dumps(paths), "strandline.extension": "0"}).for_stream()
-    own = SeveralReader(options, Inputs(options).schema())
+    own = StreamReader(options, Inputs(options).schema())
     at = own.latestOffset(own.initialOffset(), ReadAllAvailable())
     assert own.latestOffset(at, ReadAllAvailable()) == at
     replace()
-    own = SeveralReader(options, Inputs(options).schema()) if restarts else own
+    own = StreamReader(options, Inputs(options).schema()) if restarts else own
     with pytest.raises(LogError, match=REPLACED):
         own.latestOffset(json.loads(json.dumps(at)), ReadAllAvailable())
 
@@ -652,8 +651,8 @@ def test_a_running_reader_goes_on_when_a_table_is_altered_after_its_log_was_clea
     say(channel, "a", (23, 2), then=[24])
     end = reader.latestOffset(at, ReadAllAvailable())
     assert end["frontier"] == [24]
-    driver = reader._driver
-    assert len(driver.planner.files(driver.offset(at), driver.offset(end))) == 2
+    (part,) = reader.partitions(at, end)
+    assert len(json.loads(part.value)["paths"]) == 2
 
 
 def test_a_reader_of_a_channel_that_was_restored_and_not_written_since_says_so(tmp_path: Path) -> None:

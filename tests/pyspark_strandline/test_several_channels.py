@@ -23,7 +23,7 @@ from pyspark_strandline import read_channels
 from pyspark_strandline.options import ReadOptions
 from pyspark_strandline.read.admission_limits import AdmissionLimits
 from pyspark_strandline.read.several.inputs import Inputs
-from pyspark_strandline.read.several.source import SeveralReader
+from pyspark_strandline.read.source import StreamReader
 from strandline import Antichain, int64, parse_domain
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
@@ -73,12 +73,12 @@ def test_shares_of_bytes_take_at_least_one_file_in_all(sizes: list[list[int]], l
 # ---- offsets, without a session ------------------------------------------------------------------------------------------
 
 
-def reader(paths: dict[str, str], **options: str) -> SeveralReader:
+def reader(paths: dict[str, str], **options: str) -> StreamReader:
     parsed = ReadOptions.parse({"channels": json.dumps(paths), "strandline.extension": "0", **options}).for_stream()
-    return SeveralReader(parsed, Inputs(parsed).schema())
+    return StreamReader(parsed, Inputs(parsed).schema())
 
 
-def taken(of: SeveralReader, start: dict[str, Any], end: dict[str, Any]) -> Counter[tuple[str, int]]:
+def taken(of: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> Counter[tuple[str, int]]:
     """The rows of a batch: the channel and ``n`` of each."""
     found: Counter[tuple[str, int]] = Counter()
     for part in of.partitions(start, end):

@@ -18,7 +18,7 @@ from native_scans import WAYS, add_file, batches, is_native, multiset
 from pyspark_strandline import hold, read_channels, write_outputs
 from pyspark_strandline.options import ReadOptions
 from pyspark_strandline.read.several.inputs import Inputs
-from pyspark_strandline.read.several.source import SeveralReader
+from pyspark_strandline.read.source import StreamReader
 from strandline.channel import Channel
 from strandline.time.arrow import array_of, time_field
 from strandline.time.domain import TimeDomain, int64, parse_domain
@@ -127,7 +127,7 @@ def test_statistics_of_a_channels_own_columns_travel(tmp_path: Path) -> None:
     options = ReadOptions.parse(
         {"channels": json.dumps({name: str(tmp_path / name) for name in ("x", "y")}), "strandline.extension": "0"}
     ).for_stream()
-    source = SeveralReader(options, Inputs(options).schema())
+    source = StreamReader(options, Inputs(options).schema())
     start = source.initialOffset()
     end = source.latestOffset(start, ReadAllAvailable())
     asked = source.partitions(start, {**end, "statistics": [["x", "n"], ["_channel"], ["y"]]})

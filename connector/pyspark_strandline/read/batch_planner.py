@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from pyspark_strandline.options import ReadOptions
 from pyspark_strandline.read.admission_limits import AdmissionLimits
@@ -17,7 +17,29 @@ from strandline.delta.data_file_columns import DataFiles
 from strandline.errors import ChannelError, LogError, StrandlineError
 from strandline.time.antichain import Antichain
 
-__all__ = ["BatchPlanner"]
+__all__ = ["BatchPlanner", "ChannelBatch"]
+
+
+@dataclass(frozen=True)
+class ChannelBatch:
+    """What a batch takes of one channel.
+
+    Attributes:
+        begin: Where it begins.
+        end: Where it ends. This is ``begin`` itself if no row and no move of the frontier has come.
+        files: Its files; ``None`` where they were not looked up, because they are those of the first snapshot.
+        commits: The commits of which it takes rows.
+    """
+
+    begin: Offset
+    end: Offset
+    files: DataFiles | None = None
+    commits: tuple[Commit, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """How many rows the commits state."""
+        return 0 if self.files is None else sum(max(rows, 0) for rows in self.files.rows)
 
 
 class BatchPlanner:
@@ -30,9 +52,7 @@ class BatchPlanner:
         self._progress: Progress | None = None
         # Commits after the last batch with neither rows nor a move of the frontier: the offset before, and the offset after them.
         self._quiet: tuple[Offset, Offset] | None = None
-        self._planned: tuple[Offset, Offset, DataFiles] | None = None
-        self.taken: list[Commit] = []
-        """The commits of which the batch that was planned last takes rows."""
+        self._planned: ChannelBatch | None = None
 
     @property
     def _channel(self) -> Channel:
@@ -94,12 +114,17 @@ class BatchPlanner:
 
     # ---- where a batch ends ----------------------------------------------------------------------------------------------
 
-    def end_of_batch(self, begin: Offset, limits: AdmissionLimits) -> Offset:
-        """Return the end of the batch that starts at ``begin`` and takes what fits into ``limits``.
+    def next_batch(self, begin: Offset, limits: AdmissionLimits, *, checks_newest: bool = True) -> ChannelBatch:
+        """Return the batch that starts at ``begin`` and takes what fits into ``limits``.
 
-        This is ``begin`` itself when no row and no move of the frontier has come.
+        Args:
+            begin: Where the batch starts.
+            limits: The room that is left in it.
+            checks_newest: Whether a look that finds no commit checks that the newest one is still that of this table.
         """
-        return self._end_in_log(begin, limits) if begin.snapshot is None else self._end_in_snapshot(begin, limits)
+        if begin.snapshot is None:
+            return self._batch_in_log(begin, limits, checks_newest)
+        return ChannelBatch(begin, self._end_in_snapshot(begin, limits))
 
     def end_at(self, begin: Offset, read: Input) -> Offset:
         """Return the end of a new query's first batch that ends exactly where another query had stopped.
@@ -158,7 +183,7 @@ class BatchPlanner:
             end = replace(end.within(len(new)), after=commit.identity)
             files.append(new[: read.file])
             self.cursor.keep(commit)
-        return self._plan(begin, end, files)
+        return self._plan(begin, end, files).end
 
     def _no_end(self, read: Input, does: str, remedy: str) -> StrandlineError:
         had = f"file {read.file} of commit {read.commit}" if read.file else f"commit {read.commit}"
@@ -188,15 +213,15 @@ class BatchPlanner:
         self._progress = self._channel.progress_at(version)
         return Offset(begin.channel, version + 1, 0, self._progress.frontier, after=after, began=began)
 
-    def _end_in_log(self, begin: Offset, limits: AdmissionLimits) -> Offset:
+    def _batch_in_log(self, begin: Offset, limits: AdmissionLimits, checks_newest: bool) -> ChannelBatch:
         progress = self._progress_before(begin)
         known = self._known(begin)
         at, after, was_there, began = known.commit, known.after, False, known.began
         if began is not None and self._is_lossy:
             began = began._replace(lossy=True)
         files: list[DataFiles] = []
-        self.taken = []
-        while (commit := self.cursor.next(at)) is not None:
+        commits: list[Commit] = []
+        while (commit := self.cursor.next(at, checks_newest=checks_newest)) is not None:
             new = _new_rows(commit)
             first = begin.within(len(new)).file if at == begin.commit else 0
             if not was_there:
@@ -205,19 +230,19 @@ class BatchPlanner:
             taken = first + limits.take(new.sizes[first:])
             if taken > first:
                 files.append(new[first:taken])
-                self.taken.append(commit)
+                commits.append(commit)
             if taken < len(new):
                 # The batch takes only a part of the commit, so the commit's statement does not count yet.
                 self.cursor.keep(commit)
                 after = commit.identity if taken > first else after
                 end = Offset(begin.channel, at, taken, progress.frontier, after=after, began=began)
-                return self._plan(begin, end, files)
+                return self._plan(begin, end, files, commits)
             progress.apply(commit)
             after, began = commit.identity, _passing(commit, began)
             at += 1
         self.cursor.keep(None)
         if not was_there and known is not begin:
-            return begin  # nothing has come since the last look, which found nothing
+            return ChannelBatch(begin, begin)  # nothing has come since the last look, which found nothing
         if at == begin.commit:
             begin.within(0)
         end = Offset(begin.channel, at, 0, progress.frontier, after=after, began=began)
@@ -225,8 +250,8 @@ class BatchPlanner:
         is_told = begin.began is None or begin.began.lossy or not self._is_lossy
         if not files and end.frontier == begin.frontier and begin.file == 0 and is_told:
             self._quiet = (begin, end)
-            return begin
-        return self._plan(begin, end, files)
+            return ChannelBatch(begin, begin)
+        return self._plan(begin, end, files, commits)
 
     def waiting(self, end: Offset) -> Iterator[Commit]:
         """Yield the commits with rows that a batch which ends at ``end`` does not take."""
@@ -236,9 +261,9 @@ class BatchPlanner:
                 yield commit
             at += 1
 
-    def _plan(self, begin: Offset, end: Offset, files: list[DataFiles]) -> Offset:
-        self._planned = (begin, end, DataFiles.joined(files))
-        return end
+    def _plan(self, begin: Offset, end: Offset, files: list[DataFiles], commits: Iterable[Commit] = ()) -> ChannelBatch:
+        self._planned = ChannelBatch(begin, end, DataFiles.joined(files), tuple(commits))
+        return self._planned
 
     def _known(self, begin: Offset) -> Offset:
         """Return the position after the commits that brought nothing since ``begin``."""
@@ -270,15 +295,11 @@ class BatchPlanner:
 
     # ---- the files of a batch --------------------------------------------------------------------------------------------
 
-    @property
-    def planned(self) -> DataFiles | None:
-        """The files of the batch that was planned last, unless it ends in the first snapshot."""
-        return None if self._planned is None else self._planned[2]
-
     def files(self, begin: Offset, end: Offset, *, stats: bool = False) -> DataFiles:
         """Return the files between two offsets. With ``stats``, files of a snapshot have their statistics."""
-        if self._planned is not None and self._planned[:2] == (begin, end):
-            return self._planned[2]
+        planned = self._planned
+        if planned is not None and planned.files is not None and (planned.begin, planned.end) == (begin, end):
+            return planned.files
         if end.snapshot is None and self._progress is None:  # a batch that is repeated after a restart
             if begin.snapshot is None:
                 self._progress_at(begin)

@@ -21,8 +21,6 @@ class LogCursor:
         self._passing = {"ignore_deletes": options.ignore_deletes, "skip_change_commits": options.skip_change_commits}
         self._tip = self.channel.version
         self._at_end = False  # whether the last look for the next commit found none
-        self.checks_newest = True
-        """Whether a look that finds no commit also checks that the newest one is still there, and is that of this table."""
         self._last: int | None = None  # the last commit to take, for AvailableNow
         self._partly: Commit | None = None  # the commit that the last batch ended in
 
@@ -45,8 +43,10 @@ class LogCursor:
         """The newest version to take."""
         return self.newest() if self._last is None else self._last
 
-    def next(self, version: int) -> Commit | None:
+    def next(self, version: int, *, checks_newest: bool = True) -> Commit | None:
         """Return the commit of ``version``; ``None`` while it does not exist, or when it comes after the end.
+
+        With ``checks_newest``, a look that finds none also checks that the newest commit is there, and is that of this table.
 
         Raises if the table is no longer the one that the query began with. Every commit that is returned was checked for that.
         """
@@ -57,7 +57,7 @@ class LogCursor:
         commit = partly if partly is not None and partly.version == version else self._log.read(version)
         self._at_end = commit is None
         if commit is None:
-            if self.checks_newest or version <= self._tip:
+            if checks_newest or version <= self._tip:
                 self._log.check_exists(self._tip, self.channel.table_id)
             if version <= self._tip:
                 self._log.require(version)  # raises: the log was cleaned up beyond the position of this query

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from strandline.channel.statements.beginning import Beginning
 from strandline.errors import StrandlineError
@@ -24,9 +23,9 @@ class Offset:
     All commits before ``commit`` have been read, and the first ``file`` files of commit ``commit``. While the stream is still in
     its first snapshot, ``snapshot`` is that table version and ``file`` counts the snapshot's files. ``after`` tells the commit of
     :attr:`newest` from any other of its version (:attr:`strandline.channel.Commit.identity`). It is ``None`` where nothing was
-    read yet, and in offsets of earlier releases. ``began`` says where the query began to read the channel. Every later offset has
-    it, because Spark asks for the beginning of a new query only. It is ``None`` before a first snapshot is chosen, and after an
-    offset of an earlier release.
+    read yet. ``began`` says where the query began to read the channel. Every later offset has it, because Spark asks for the
+    beginning of a new query only. It is ``None`` before a first snapshot is chosen, and after one that only a later release
+    knows.
     """
 
     channel: str
@@ -47,9 +46,9 @@ class Offset:
         """
         return self.commit if self.file and self.snapshot is None else self.commit - 1
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the JSON object. Its keys are always in the same order, because Spark compares offsets as text."""
-        result: dict[str, Any] = {
+        result: dict[str, object] = {
             "strandline": _VERSION,
             "channel": self.channel,
             "domain": str(self.frontier.domain),
@@ -66,7 +65,7 @@ class Offset:
         return result
 
     @classmethod
-    def from_json(cls, value: dict[str, Any], channel: str, domain: TimeDomain, path: str) -> Offset:
+    def from_json(cls, value: object, channel: str, domain: TimeDomain, path: str) -> Offset:
         """Read an offset of the channel with id ``channel``. Raises a :class:`StrandlineError` that names any other channel.
 
         >>> from strandline.time.domain import int64
@@ -77,7 +76,7 @@ class Offset:
         Traceback (most recent call last):
         strandline.errors.StrandlineError: [STRANDLINE_CHECKPOINT_MISMATCH] ...
         """
-        if value.get("strandline") != _VERSION:
+        if not isinstance(value, dict) or value.get("strandline") != _VERSION:
             raise StrandlineError(
                 "STRANDLINE_OFFSET_VERSION",
                 f"The checkpoint's offset {str(value)[:200]} does not have version {_VERSION} of strandline's offsets.",
@@ -149,19 +148,19 @@ def _follows(offset: Offset, began: Beginning) -> bool:
     return offset.commit >= ((began.commit or 0) if began.snapshot is None else began.snapshot + 1)
 
 
-def _snapshot(value: dict[str, Any]) -> int | None:
+def _snapshot(value: dict[str, object]) -> int | None:
     found = value.get("snapshot")
     return found if found is None or (type(found) is int and found == SNAPSHOT_UNCHOSEN) else _count(value, "snapshot")
 
 
-def _count(value: dict[str, Any], field: str) -> int:
+def _count(value: dict[str, object], field: str) -> int:
     found = value.get(field)
     if type(found) is not int or found < 0:
         raise _invalid(value, f"{field} must be a whole number of 0 or more")
     return found
 
 
-def _invalid(value: dict[str, Any], rule: str) -> StrandlineError:
+def _invalid(value: dict[str, object], rule: str) -> StrandlineError:
     return StrandlineError(
         "STRANDLINE_OFFSET_INVALID",
         f"The checkpoint's offset {str(value)[:300]} is not a position in the channel's log: {rule}.",

@@ -13,7 +13,6 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
 
 from pyspark_strandline.options import ReadOptions
 from pyspark_strandline.read.several.inputs import Inputs
-from pyspark_strandline.read.several.source import SeveralReader
 from pyspark_strandline.read.source import StreamReader
 from pyspark_strandline.schema import spark_schema
 from resumed import commit, reader, send
@@ -71,11 +70,11 @@ def test_a_batch_that_is_repeated_begins_where_it_was_planned(pair: tuple[Channe
     """After a crash in a query's first batch, Spark asks again where the query begins, and ``latest`` is elsewhere then."""
     source, other = pair
 
-    def latest() -> StreamReader | SeveralReader:
+    def latest() -> StreamReader:
         if several:
             names = json.dumps({"in": str(source.path), "out": str(other.path)})
             options = ReadOptions.parse({"channels": names, "startingVersion": "latest"})
-            return SeveralReader(options, Inputs(options).schema())
+            return StreamReader(options, Inputs(options).schema())
         options = ReadOptions.parse({"path": str(source.path), "startingVersion": "latest"})
         return StreamReader(options, spark_schema(source.schema, source.time_column, source.domain))
 

@@ -6,15 +6,15 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 
 from pyspark_strandline.options import ReadOptions
-from pyspark_strandline.read.batch_planner import BatchPlanner
+from pyspark_strandline.read.batch_planner import BatchPlanner, ChannelBatch
 from pyspark_strandline.read.log_cursor import LogCursor
 from pyspark_strandline.read.offset import Offset
+from pyspark_strandline.read.several.cut import Cut, LoopPosition
 from pyspark_strandline.read.several.inputs import Inputs
 from pyspark_strandline.read.several.loop_logs import LoopLogs, times_of
-from pyspark_strandline.read.several.offset import SeveralOffset
 from strandline.channel import Commit
 from strandline.errors import StrandlineError
-from strandline.loop import Entered, Taken
+from strandline.loop import Entered, Rounds, Taken
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time
 
@@ -47,9 +47,13 @@ class LoopPlanner:
         self._max_rounds, self._max_rows, self._max_growth = options.max_rounds, options.max_loop_rows, options.max_loop_growth
         self._warned, self._rows_then = _FIRST_WARNING, 0
         # Statements without rows, after the offset at which the loop came to rest. They change nothing.
-        self._rest: tuple[SeveralOffset, dict[str, Offset]] | None = None
+        self._rest: tuple[Cut, dict[str, Offset]] | None = None
 
-    def check_beginning(self, begin: SeveralOffset) -> None:
+    def beginning(self, frontier: Antichain) -> LoopPosition:
+        """Return where a new query begins, which has read nothing."""
+        return LoopPosition(Rounds(frontier), consumed=dict.fromkeys(self._inputs.rounds_come_by, 0), has_begun=False)
+
+    def check_beginning(self, begin: Cut) -> None:
         """Check the channels when the first batch is planned.
 
         A first batch that is repeated after a crash is not planned again. It may have committed some of its outputs already.
@@ -59,7 +63,7 @@ class LoopPlanner:
                 operators is not there any more. ``STRANDLINE_LOOP_TIMES_UNKNOWN`` if a channel cannot be read commit by commit:
                 then the times of its rows are not stated.
         """
-        if begin.has_begun:
+        if _of(begin).has_begun:
             return
         for name, planner in self._planners.items():
             if planner.initial().snapshot is not None:
@@ -87,53 +91,53 @@ class LoopPlanner:
                     "Create it without at: Channel.create(path, schema, producers=[name]).",
                 )
 
-    def at_rest_in(self, begin: SeveralOffset) -> dict[str, Offset]:
+    def at_rest_in(self, begin: Cut) -> dict[str, Offset]:
         """Return the positions from which to look for something new."""
         if self._rest is not None and self._rest[0] == begin:
             return dict(self._rest[1])
         return dict(begin.positions)
 
-    def end_of_batch(self, begin: SeveralOffset, ends: dict[str, Offset], first: int) -> SeveralOffset | None:
-        """Return the end of the batch that reads the channels up to ``ends``; ``None`` if it would do nothing.
+    def end_of_batch(self, begin: Cut, batches: Mapping[str, ChannelBatch], first: int) -> Cut | None:
+        """Return the end of the batch that takes ``batches`` of the channels; ``None`` if it would do nothing.
 
         Raises:
             StrandlineError: ``STRANDLINE_LOOP_UNBOUNDED`` if rows come round more often than allowed, or more of them.
         """
-        inputs, before = self._inputs, self.at_rest_in(begin)
+        inputs, before = self._inputs, _of(begin)
         assert inputs.graph is not None  # noqa: S101 - there is a loop
-        came = {name: self._planners[name].taken if end != before[name] else [] for name, end in ends.items()}
-        outside = inputs.outside({name: end.frontier for name, end in ends.items()})
-        rounds_come_by = inputs.rounds_come_by
-        taken = {name: list(self._times(name, commits)) for name, commits in came.items()}
+        ends = {name: batch.end for name, batch in batches.items()}
+        taken = {name: list(self._times(name, batch.commits)) for name, batch in batches.items()}
         stamps = [one for each in taken.values() for one in each]
         if self._logs is not None:
-            look = self._logs.look({name: ends[name].commit for name in begin.consumed})
+            look = self._logs.look({name: ends[name].commit for name in before.consumed})
             others, waiting = look.arrivals, look.waiting
         else:
-            others = []
-            waiting = [one.low for name in rounds_come_by for one in self._times(name, self._planners[name].waiting(ends[name]))]
-        rounds = begin.rounds.after(inputs.graph, inputs.query, stamps, outside, waiting, others)
-        if rounds.frontier == begin.rounds.frontier and not any(came.values()) and begin.has_begun:
+            behind = {name: self._planners[name].waiting(ends[name]) for name in inputs.rounds_come_by}
+            others, waiting = [], [one.low for name, commits in behind.items() for one in self._times(name, commits)]
+        outside = inputs.outside({name: end.frontier for name, end in ends.items()})
+        rounds = before.rounds.after(inputs.graph, inputs.query, stamps, outside, waiting, others)
+        if rounds.frontier == begin.frontier and not any(batch.commits for batch in batches.values()) and before.has_begun:
             self._rest = (begin, ends)
             return None
-        rows = sum(self._rows_of(name) for name in rounds_come_by if came[name])
-        writers = {name: self._writer(name, begin.writers.get(name), came[name]) for name in rounds_come_by}
+        rows = sum(batches[name].rows for name in inputs.rounds_come_by if batches[name].commits)
         pauses = not rows and not waiting
         if self._logs is not None:
             # What was held before may be written in this batch, so it still goes round.
-            own = [held for each in (begin.rounds, rounds) for held in each.held(inputs.graph, inputs.query).values()]
+            own = [held for each in (before.rounds, rounds) for held in each.held(inputs.graph, inputs.query).values()]
             pauses = pauses and look.is_quiet and not any(own)
-        in_all = 0 if pauses else begin.loop_rows + rows
-        outside_rows = sum(self._rows_of(name) for name in came if came[name] and name not in rounds_come_by)
+        in_all = 0 if pauses else before.rows + rows
+        outside_rows = sum(each.rows for name, each in batches.items() if each.commits and name not in inputs.rounds_come_by)
         if not pauses:
-            outside_rows += begin.outside_rows
-        came_in = [one for name, each in taken.items() if inputs.enters_anywhere(name) for one in each]
-        entered = begin.entered.after(inputs.graph, came_in, rounds.frontier)
-        self._check_bounds(taken, in_all, outside_rows, begin.entered)
-        self._warn(taken, rows, in_all, outside_rows, begin.entered)
-        consumed = {name: ends[name].commit for name in begin.consumed}
+            outside_rows += before.outside_rows
+        writers = {name: self._writer(name, before.writers.get(name), batches[name].commits) for name in inputs.rounds_come_by}
         known = {name: writer for name, writer in writers.items() if writer is not None}
-        return SeveralOffset(ends, rounds, first, in_all, known, consumed, entered=entered, outside_rows=outside_rows)
+        came_in = [one for name, each in taken.items() if inputs.enters_anywhere(name) for one in each]
+        entered = before.entered.after(inputs.graph, came_in, rounds.frontier)
+        self._check_bounds(taken, in_all, outside_rows, before.entered)
+        self._warn(taken, rows, in_all, outside_rows, before.entered)
+        consumed = {name: ends[name].commit for name in before.consumed}
+        loop = LoopPosition(rounds, in_all, outside_rows, known, consumed, entered=entered)
+        return Cut(ends, rounds.frontier, first, loop)
 
     def _commits(self, name: str) -> Iterator[Commit]:
         """Yield all commits of a channel that the query writes, before it begins."""
@@ -142,7 +146,7 @@ class LoopPlanner:
             yield commit
             at += 1
 
-    def _writer(self, name: str, known: str | None, came: list[Commit]) -> str | None:
+    def _writer(self, name: str, known: str | None, came: Iterable[Commit]) -> str | None:
         """Return the id of the query that writes a channel of the loop. Raises if there are two: state would belong to one."""
         for commit in came:
             for query in commit.transactions or ("no query",):
@@ -156,11 +160,6 @@ class LoopPlanner:
                     )
                 known = query
         return known
-
-    def _rows_of(self, name: str) -> int:
-        """Return how many rows the batch that was planned last takes from a channel."""
-        files = self._planners[name].planned
-        return 0 if files is None else sum(max(rows, 0) for rows in files.rows)
 
     def _times(self, name: str, commits: Iterable[Commit]) -> Iterator[Taken]:
         """Yield the times of the commits' rows, inside the loop. If a commit is taken in part, all its times count."""
@@ -232,3 +231,8 @@ class LoopPlanner:
             "Let the body return only rows that change something: look for a cycle in the data, or for values that grow for "
             "ever. Or raise the bound (an option of the source) and start the query again: it continues.",
         )
+
+
+def _of(cut: Cut) -> LoopPosition:
+    assert cut.loop is not None  # noqa: S101 - it is one of a loop
+    return cut.loop

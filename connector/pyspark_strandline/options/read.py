@@ -1,0 +1,291 @@
+"""The options of the source."""
+
+# ruff: noqa: RUF009 - `option` declares a field, as `dataclasses.field` does
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from pyspark_strandline.options.json_values import channels, feedback, queries
+from pyspark_strandline.options.parsers import (
+    boolean,
+    names,
+    one_of,
+    resumed_output,
+    size,
+    starting_version,
+    text,
+    timestamp_ms,
+    whole_number,
+)
+from pyspark_strandline.options.table import ABOVE, EXTENSION, Channels, Method, fields, option, parse, rows, storage_options
+from strandline.errors import StrandlineError
+from strandline.loop import LoopQuery
+
+__all__ = ["ONE_CHANNEL", "ReadOptions"]
+
+ONE_CHANNEL = ""
+"""The name of the channel of a source of one."""
+
+_COUNT = whole_number(1, "a whole number of at least 1")
+_VERSION = whole_number(0, "a version of the table (0, 1, …)")
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """The options of ``readStream`` and ``read``. Sizes are in bytes.
+
+    With ``channels``, which has several paths, ``path`` is empty.
+
+    >>> ReadOptions.parse({"path": "/data/flights", "maxfilespertrigger": "10"}).max_files
+    10
+    >>> ReadOptions.parse({"path": "/data/flights", "maxFilePerTrigger": "10"})
+    Traceback (most recent call last):
+    strandline.errors.StrandlineError: [STRANDLINE_OPTION_UNKNOWN] ... Did you mean maxFilesPerTrigger? ...
+    """
+
+    path: str = option("path", text, "")
+    extension: str | None = option(EXTENSION, text)
+    starting_version: int | str | None = option(
+        "startingVersion",
+        starting_version,
+        method=Method.STREAM,
+        channels=Channels.NO_LOOP,
+        doc="a version, `latest` or `snapshot`. Default: from the first commit if every row can still be read that way, else "
+        "from a snapshot",
+    )
+    starting_timestamp_ms: int | None = option(
+        "startingTimestamp",
+        timestamp_ms,
+        method=Method.STREAM,
+        channels=Channels.NO_LOOP,
+        doc="from the first commit made at or after it: a date or a [timestamp](times.md) (UTC unless it has a time zone), no "
+        "number since 1970",
+    )
+    max_files: int | None = option(
+        "maxFilesPerTrigger",
+        _COUNT,
+        method=Method.STREAM,
+        doc="limits of a batch (a batch reads at least one file); a commit's statement counts when all of the commit is read",
+    )
+    max_bytes: int | None = option("maxBytesPerTrigger", size, method=Method.STREAM, doc=ABOVE)
+    ignore_deletes: bool = option(
+        "ignoreDeletes",
+        boolean,
+        False,
+        method=Method.STREAM,
+        channels=Channels.NO_LOOP,
+        doc="skip other writers' commits that delete or rewrite rows. Without these options such commits stop the query",
+    )
+    skip_change_commits: bool = option(
+        "skipChangeCommits", boolean, False, method=Method.STREAM, channels=Channels.NO_LOOP, doc=ABOVE
+    )
+    fail_on_data_loss: bool = option(
+        "failOnDataLoss", boolean, True, doc="`false`: skip the rows of data files that do not exist any more; default `true`"
+    )
+    columns: tuple[str, ...] | None = option(
+        "columns",
+        names,
+        channels=Channels.ONE,
+        doc="read these columns only (the time column is always read): names separated by commas, or a JSON list",
+    )
+    channels: dict[str, str] | None = option(
+        "channels",
+        channels,
+        method=Method.STREAM,
+        doc="set by `read_channels` ([several channels](several-channels.md)), instead of a path",
+    )
+    domain: str | None = option(
+        "domain",
+        text,
+        method=Method.STREAM,
+        channels=Channels.SEVERAL,
+        doc="set by `read_channels` and `read_loop`: the domain that the times of all channels enter",
+    )
+    feedback: dict[str, dict[str, int]] = option(
+        "feedback", feedback, {}, method=Method.STREAM, doc="set by `read_loop` and `iterate` ([loops](loops.md))"
+    )
+    """For each channel that closes a loop, by how much each coordinate of its times advances on the way around."""
+    queries: dict[str, LoopQuery] = option("queries", queries, {}, method=Method.STREAM, doc=ABOVE)
+    """The queries of a loop that goes through several, by name."""
+    query: str | None = option("query", text, method=Method.STREAM, doc=ABOVE)
+    """Which of them this one is."""
+    form: str | None = option("form", text, method=Method.STREAM, channels=Channels.LOOP, doc=ABOVE)
+    """What else makes the query what it is. A checkpoint belongs to one form."""
+    max_rounds: int = option(
+        "maxRounds",
+        _COUNT,
+        6_000,
+        method=Method.STREAM,
+        channels=Channels.LOOP,
+        doc="bounds of a loop: how often a row comes round (default 6000), how many rows come round without a pause (no "
+        "default), and how many of them for each row from outside (no default; fewer than 10 000 rows from outside count as "
+        "10 000). `iterate` [chooses](loops.md#a-loop-without-an-end) by what its body can do",
+    )
+    max_loop_rows: int | None = option("maxLoopRows", _COUNT, method=Method.STREAM, channels=Channels.LOOP, doc=ABOVE)
+    max_loop_growth: int | None = option("maxLoopGrowth", _COUNT, method=Method.STREAM, channels=Channels.LOOP, doc=ABOVE)
+    resume: str | None = option(
+        "resume",
+        resumed_output,
+        method=Method.STREAM,
+        doc="the path of the query's output (not a table's name; `DESCRIBE EXTENDED` shows the path): a new query goes on where "
+        "the output says that the query before had stopped ([when the checkpoint is lost](lost-checkpoint.md)). A query that has "
+        "begun ignores it",
+    )
+    producer: str | None = option(
+        "producer",
+        text,
+        method=Method.STREAM,
+        doc="with `resume`: which producer of that output the query continues, if several have read the same channels",
+    )
+    native_scan: str = option(
+        "nativeScan",
+        one_of("auto", "on", "off"),
+        "auto",
+        doc="`auto` (default): Spark's own Parquet scan reads the files where it gives the same rows, else Python reads them; "
+        "`on`, `off` ([native-scan.md](native-scan.md))",
+    )
+    min_partitions: int | None = option("minPartitions", _COUNT, doc="how files are packed into tasks when Python reads")
+    max_partition_bytes: int = option("maxPartitionBytes", size, 128 << 20, doc=ABOVE)
+    as_of_version: int | None = option("asOfVersion", _VERSION, method=Method.BATCH, doc="the table as of a version")
+    show: str = option(
+        "show",
+        one_of("rows", "progress"),
+        "rows",
+        method=Method.BATCH,
+        channels=Channels.ONE,
+        doc="`progress`: a row for each producer with the capabilities that it holds, and the frontier; default `rows`",
+    )
+    storage: dict[str, str] | None = storage_options(
+        "an option of the object store, with the name that delta-rs uses ([examples](object-stores.md)). For a local path, "
+        "`storage.durable` = `false` leaves out syncing to the disk. In a session with the extension, plans show no value of "
+        "these options"
+    )
+    given: frozenset[str] = frozenset()
+    """The names of the options that are given."""
+
+    @property
+    def is_loop(self) -> bool:
+        """Whether the query reads what it writes, or another query of its loop does."""
+        return bool(self.feedback or self.queries)
+
+    def each(self) -> dict[str, ReadOptions]:
+        """Return the options of each channel by name. The channel of a source of one is :data:`ONE_CHANNEL`."""
+        if self.channels is None:
+            return {ONE_CHANNEL: self}
+        alone = replace(self, channels=None, feedback={}, queries={}, query=None, domain=None)
+        return {name: replace(alone, path=path) for name, path in self.channels.items()}
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> ReadOptions:
+        """Check and convert. Raises a :class:`StrandlineError` that names the option, its value and the valid values."""
+        values = parse(cls, options, "the strandline source")
+        result = cls(**fields(cls, values, options), given=frozenset(values))
+        result._check_beginning()
+        result._check_channels()
+        return result
+
+    def for_stream(self) -> ReadOptions:
+        """Return these options. Raises if one of them is for batch reads only."""
+        return self._without(Method.BATCH, "spark.readStream", "spark.read")
+
+    def for_batch(self) -> ReadOptions:
+        """Return these options. Raises if one of them is for streams only."""
+        return self._without(Method.STREAM, "spark.read", "spark.readStream")
+
+    def _without(self, only: Method, method: str, other: str) -> ReadOptions:
+        wrong = [row.name for row in rows(type(self)) if row.method is only and row.name in self.given]
+        if wrong:
+            raise StrandlineError(
+                "STRANDLINE_OPTION_UNKNOWN",
+                f"{wrong[0]} is an option of {other}, not of {method}.",
+                f"Remove it, or use {other}.",
+            )
+        return self
+
+    def _given(self, channels: Channels) -> list[str]:
+        """Return the given options that only sources of such channels have."""
+        return [row.name for row in rows(type(self)) if row.channels is channels and row.name in self.given]
+
+    def _check_beginning(self) -> None:
+        """Raise for options that say in two ways where a query begins."""
+        if {"startingVersion", "startingTimestamp"} <= self.given:
+            raise StrandlineError(
+                "STRANDLINE_OPTION_CONFLICT",
+                "The options startingVersion and startingTimestamp are both given.",
+                "Give one of them.",
+            )
+        if self.channels is not None and isinstance(self.starting_version, int):
+            raise StrandlineError(
+                "STRANDLINE_OPTION_CONFLICT",
+                f"startingVersion is {self.starting_version}, but several channels do not count their versions together.",
+                "Give latest, snapshot or startingTimestamp.",
+            )
+        if self.producer is not None and self.resume is None:
+            raise StrandlineError(
+                "STRANDLINE_OPTION_CONFLICT",
+                f"The source has the option producer ({self.producer}), but not the option resume.",
+                "Give resume too: producer names a producer of that output. Or give producer to the sink, which writes under it.",
+            )
+
+    def _check_channels(self) -> None:
+        """Raise for options that sources of other channels have."""
+        if self.given & {"feedback", "queries", "query"}:
+            self._check_loop()
+        else:
+            several = [] if self.channels is not None else self._given(Channels.SEVERAL)
+            for name in [*several, *(in_loops := self._given(Channels.LOOP))]:
+                raise StrandlineError(
+                    "STRANDLINE_OPTION_CONFLICT",
+                    f"The option {name} is for several channels{' in a loop' if name in in_loops else ''}.",
+                    "Read them with pyspark_strandline.read_channels.",
+                )
+        for name in [] if self.channels is None else self._given(Channels.ONE):
+            raise StrandlineError(
+                "STRANDLINE_OPTION_CONFLICT",
+                f"The option {name} is for one channel, but the option channels names {len(self.channels or ())}.",
+                "Leave it out, and select the columns of each stream.",
+            )
+
+    def _check_loop(self) -> None:
+        """Raise for options that do not go with a loop, which must know the times of all rows."""
+        if (self.query is None) != (not self.queries) or (self.queries and self.feedback):
+            given = ", ".join(name for name in ("feedback", "queries", "query") if name in self.given)
+            raise StrandlineError(
+                "STRANDLINE_OPTION_CONFLICT",
+                f"The options {given} are given together.",
+                "Give queries and query for a loop through several queries, or feedback for a loop of one query.",
+            )
+        if self.query is not None and self.query not in self.queries:
+            raise StrandlineError(
+                "STRANDLINE_OPTION_INVALID",
+                f"The option query is {self.query!r}, but the loop's queries are {', '.join(self.queries)}.",
+                "Name one of the queries.",
+            )
+        if self.query is not None and not self.queries[self.query].writes:
+            raise StrandlineError(
+                "STRANDLINE_OPTION_INVALID",
+                f"Query {self.query!r} writes no channel of the loop.",
+                "Leave it out of queries, and read the channels with pyspark_strandline.read_channels.",
+            )
+        known = self.channels or {}
+        unknown = [name for name in self.feedback if name not in known]
+        if unknown:
+            raise StrandlineError(
+                "STRANDLINE_OPTION_INVALID",
+                f"The option feedback names {', '.join(unknown)}, but the channels are {', '.join(known)}.",
+                "Name channels of the option channels.",
+            )
+        if self.resume is not None:
+            raise StrandlineError(
+                "STRANDLINE_RESUME_IMPOSSIBLE",
+                "The option resume is given for a loop. What goes round in a loop depends on the state of its operators, which "
+                "is lost.",
+                "Start the loop anew: new channels for its feedback and its results, and new checkpoints for all its queries.",
+            )
+        for name in self._given(Channels.NO_LOOP):
+            raise StrandlineError(
+                "STRANDLINE_OPTION_CONFLICT",
+                f"The option {name} is given for a loop.",
+                "Leave it out: a loop reads each channel from its first commit on, because it counts the times of all rows.",
+            )

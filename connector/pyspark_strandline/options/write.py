@@ -1,0 +1,130 @@
+"""The options of the sink, and of the ingest."""
+
+# ruff: noqa: RUF009 - `option` declares a field, as `dataclasses.field` does
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark_strandline.options.json_values import OutputPlace, outputs
+from pyspark_strandline.options.parsers import boolean, listed, one_of, resume, text, whole_number
+from pyspark_strandline.options.table import EXTENSION, fields, option, parse, required, storage_options
+from strandline.errors import StrandlineError
+
+__all__ = ["IngestOptions", "WriteOptions"]
+
+_PASSED = ("queryName", EXTENSION)
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """The options of ``writeStream``. With ``outputs``, which has several paths, ``path`` is empty.
+
+    >>> WriteOptions.parse({"path": "/data/hours", "producer": "hourly"}).producer
+    'hourly'
+    """
+
+    path: str = option("path", text, "")
+    checkpoint: str | None = option("checkpointLocation", text)
+    producer: str | None = option(
+        "producer",
+        text,
+        doc="the name that the query writes under; default `query-<its id>`. A name that you choose stays the same with a new "
+        "checkpoint",
+    )
+    take_over: bool = option(
+        "takeOver",
+        boolean,
+        False,
+        doc="`true`: write on under the name of another query, and fence that query. For a query that reads only what the other "
+        "one has not read",
+    )
+    resume: str | None = option(
+        "resume",
+        resume,
+        doc="`true`: a new query goes on with the channel, after the rows that the query before has written. `changed`: also if "
+        "the query would make other rows now of what it has read. The channel keeps the rows that it has; only for a query whose "
+        "operators keep no state. `stateful`: also if it keeps state and it is not known whether the state is the same; you "
+        "answer for what the page says ([when the checkpoint is lost](lost-checkpoint.md)). A query that has begun ignores it",
+    )
+    accept_replay: int | None = option(
+        "acceptReplay",
+        whole_number(0, "the number of a batch (0, 1, …)"),
+        doc="the number of a batch, as the error `STRANDLINE_REPLAY_DIFFERS` names it: if that batch makes other rows when it is "
+        "repeated, the channels keep the rows that they have, and a warning says so ([a batch must write the same rows "
+        "again](repeated-batches.md#a-batch-must-write-the-same-rows-again)). Not in loops",
+    )
+    merge_schema: bool = option(
+        "mergeSchema",
+        boolean,
+        False,
+        doc="`true`: columns that the channel lacks are added to it, and columns that the rows lack are null in them ([columns "
+        "that come later](columns.md))",
+    )
+    outputs: dict[str, OutputPlace] | None = option(
+        "outputs", outputs, doc="set by `write_outputs` and `route` ([several outputs](outputs.md)), instead of a path"
+    )
+    storage: dict[str, str] | None = storage_options("as for the source")
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> WriteOptions:
+        """Check and convert. Raises a :class:`StrandlineError` that names the option, its value and the valid values."""
+        result = cls(**fields(cls, parse(cls, options, "the strandline sink", _PASSED), options))
+        if result.resume and result.outputs is not None:
+            raise StrandlineError(
+                "STRANDLINE_RESUME_IMPOSSIBLE",
+                f"The option resume is given for a query with the outputs {', '.join(result.outputs)}. They may be complete up "
+                "to different positions of the inputs.",
+                "Start it with new channels, which get all rows, and let the readers change to them. Or write each channel by a "
+                "query of its own, which can be resumed.",
+            )
+        return result
+
+
+@dataclass(frozen=True)
+class IngestOptions:
+    """The options of ``writeStream`` with the option ``policy``, which makes it an ingest (docs/ingest.md).
+
+    >>> IngestOptions.parse({"path": "/data/flights", "policy": "ordered()", "time": "hour", "partitions": "EWR, JFK"}).partitions
+    ('EWR', 'JFK')
+    """
+
+    path: str = required("path", text)
+    policy: str = required("policy", text)
+    time: str = required("time", text)
+    partition: tuple[str, ...] = option("partition", listed, ())
+    partitions: tuple[str, ...] | None = option("partitions", listed)
+    on_late: str = option("onLate", one_of("setAside", "fail"), "setAside")
+    late_path: str | None = option("latePath", text)
+    max_ahead: str | None = option("maxAhead", text)
+    max_future: str = option("maxFuture", text, "auto")
+    domain: str | None = option("domain", text)
+    corrections: bool = option("corrections", boolean, False)
+    reads_to_end: bool = option("readsToEnd", boolean, False)
+    checkpoint: str | None = option("checkpointLocation", text)
+    take_over: bool = option("takeOver", boolean, False)
+    merge_schema: bool = option("mergeSchema", boolean, False)
+    storage: dict[str, str] | None = storage_options()
+
+    @staticmethod
+    def wanted(options: Mapping[str, str]) -> bool:
+        """Whether the options are those of an ingest."""
+        return any(key.lower() == "policy" for key in options)
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> IngestOptions:
+        """Check and convert. Raises a :class:`StrandlineError` that names the option, its value and the valid values."""
+        if any(key.lower() == "resume" for key in options):
+            raise StrandlineError(
+                "STRANDLINE_RESUME_IMPOSSIBLE",
+                "The option resume is given for an ingest. Where its outside stream had been read is only in the checkpoint.",
+                "Start it with the checkpoint that it had. Or ingest into a new channel, and let the readers change to it.",
+            )
+        values = parse(cls, options, "the strandline ingest", _PASSED)
+        if "time" not in values:
+            raise StrandlineError(
+                "STRANDLINE_OPTION_MISSING",
+                "The strandline ingest needs the option time.",
+                "Set it to the name of the rows' time column.",
+            )
+        return cls(**fields(cls, values, options))
