@@ -126,14 +126,11 @@ _ENTRY: dict[str, Check] = {
     "future": _is_count,
     "asideForgotten": _is_count,
     "batch": _row_of(is_number, _is_count, _any),
-    "content": _row_of(is_number, _any),
     "values": _row_of(is_number, _any),
-    "newest": _optional(is_number),
+    "newest": is_number,
     "moved": lambda value: _list_of(is_number)(value) and list(value) == sorted(set(value)),
-    "cancelled": lambda value: _columns(value) or _list_of(_row_of(is_number, _columns))(value),
-    "pending": _object_of(
-        {"batch": is_number, "files": _list_of(_file), "before": is_number, "replaces": _is_flag}, "batch", "files"
-    ),
+    "cancelled": _list_of(_row_of(is_number, _columns)),
+    "pending": _object_of({"batch": is_number, "files": _list_of(_file), "before": is_number}, "batch", "files", "before"),
 }
 _MEMORY: dict[str, Check] = {
     "at": _is_moment,
@@ -235,32 +232,22 @@ def entry_in(commit: Commit, query: str) -> dict[str, Any]:
     return entry if isinstance(entry, dict) else {}
 
 
-def is_recorded(entry: Mapping[str, Any], batch: int, read: tuple[int, int, int | None], *, newest: bool) -> bool:
+def is_recorded(entry: Mapping[str, Any], batch: int, read: tuple[int, int, int]) -> bool:
     """Whether a batch has the rows that an entry records for it.
-
-    Spark repeats only the newest batch, and as it was. So an entry of an earlier release, which has no digest of the rows'
-    values, or another one, is believed for the newest batch. An earlier batch comes again only if the checkpoint was
-    restored. Then its number may have other rows.
 
     Args:
         entry: The query's entry, as of the batch's commit or later.
         batch: The batch's number.
         read: How many rows it has now, and their digests.
-        newest: Whether it is the newest batch that the channel has of the query.
 
     >>> entry = {"batch": [7, 2, 55], "values": [7, 99]}
-    >>> is_recorded(entry, 7, (2, 55, 99), newest=True), is_recorded(entry, 7, (2, 55, 98), newest=True)
-    (True, False)
-    >>> is_recorded(entry, 8, (0, 0, 0), newest=True), is_recorded({"batch": [7, 2, 55]}, 7, (2, 55, 99), newest=False)
-    (True, False)
+    >>> is_recorded(entry, 7, (2, 55, 99)), is_recorded(entry, 7, (2, 55, 98)), is_recorded(entry, 8, (0, 0, 0))
+    (True, False, True)
     """
     number, rows, digest = entry.get("batch") or (-1, 0, 0)
     if number < batch:
         return not read[0]  # the batch had no rows
-    if (rows, digest) != read[:2]:
-        return False
-    stated = entry.get("values") or (-1, None)
-    return stated[1] == read[2] if stated[0] == number and read[2] is not None else newest or not rows
+    return (rows, digest, entry["values"][1]) == read
 
 
 def memory_of(name: str, state: Any) -> dict[str, Any]:
@@ -295,8 +282,8 @@ def idle_states(progress: Progress) -> dict[str, dict[str, Any]]:
     found = {}
     for name, idle in progress.remembering("idle"):
         known = progress.get(name)
-        # Channels of earlier releases have no entries. Otherwise the state of a producer without one is its own affair.
-        if not queries or (known is not None and known.owner is not None and known.owner.id in queries):
+        # The state of a producer that belongs to no ingest is its own affair.
+        if known is not None and known.owner is not None and known.owner.id in queries:
             found[name] = memory_of(name, {"idle": idle})["idle"]
             for time in found[name]["was"]:
                 progress.domain.from_json(time)
@@ -331,7 +318,7 @@ def parked_list(path: str, text: bytes) -> list[Any]:
 
 
 def corrections_done(progress: Progress, key: str = "done") -> dict[str, list[tuple[int, int]]]:
-    """Return the ranges of batches that were looked at, by query. An earlier release stated the newest batch of a query.
+    """Return the ranges of batches that were looked at, by query.
 
     ``key``: ``done`` for all their rows, ``late`` for those that were late.
 
@@ -341,9 +328,9 @@ def corrections_done(progress: Progress, key: str = "done") -> dict[str, list[tu
     state = _checked(f"the state of {CORRECTIONS!r}", known.state if known is not None else None, {})
     done = _checked("the range of corrections", state.get(key), {})
     for query, spans in done.items():
-        if not is_number(spans) and not _are_spans(spans):
+        if not _are_spans(spans):
             raise _invalid(f"the range of corrections has {_shown(spans)} for {query!r}.")
-    return {q: [(0, spans)] if is_number(spans) else [(first, newest) for first, newest in spans] for q, spans in done.items()}
+    return {query: [(first, newest) for first, newest in spans] for query, spans in done.items()}
 
 
 def check_manifest_memory(name: str, own: Any) -> dict[str, Any]:

@@ -65,10 +65,6 @@ class Settings:
     take_over: bool = False
     merge_schema: bool = False
     storage: dict[str, str] | None = field(default=None, repr=False)
-    escaped: bool = True
-    """Whether values of several partition columns are escaped in a name: :func:`~strandline.ingest.names.partition_names`."""
-    as_keys: bool = True
-    """Whether values have one name exactly if they are one key of Spark's ``groupBy``; see there."""
 
     @classmethod
     def of(

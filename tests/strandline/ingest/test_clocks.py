@@ -149,14 +149,6 @@ def test_a_promise_by_the_clock_waits_until_the_clock_is_believed() -> None:
     assert clock.at(machine.moment()).trusted_ms == machine.wall, "an earlier time closes nothing: it is believed at once"
 
 
-def test_a_clock_of_an_earlier_release_goes_on() -> None:
-    old = Clock.from_json({"listened": 5000, "run": "r", "planned": 1000})
-    assert (old.listened, old.wall_ms, old.tick) == (5000, None, None)
-    new = old.at(Moment(NOW, NOW, "s", tick=Tick("boot", 7, 7)))
-    assert (new.listened, new.wall_ms) == (5000, NOW)
-    assert Clock.from_json(new.to_json()) == new
-
-
 def test_ticks_of_two_processes_are_compared() -> None:
     asked = "from strandline.ingest.clocks.tick import Tick; print(*Tick.now())"
     before = Tick.now()

@@ -123,7 +123,7 @@ class Clock:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any] | None) -> Clock:
-        """Read what :meth:`to_json` wrote. An absent value gives a clock at 0. An earlier release wrote the first three."""
+        """Read what :meth:`to_json` wrote. An absent value gives a clock at 0."""
         values = value or {}
         return cls(
             values.get("listened", 0),

@@ -20,9 +20,9 @@ from strandline.ingest.decide.batch import Batch
 from strandline.ingest.decide.ownership import Ownership
 from strandline.ingest.decide.partition_states import PartitionStates
 from strandline.ingest.decide.silence import stand_in
-from strandline.ingest.late.late_table import Publication, cancelled_since
+from strandline.ingest.late.late_table import Publication
 from strandline.ingest.late.looked_at import MOVED, NEWEST
-from strandline.ingest.names import AS_KEYS, CORRECTIONS, NAMES_KEY, OWN_PREFIX, PARKED, late_path_beside
+from strandline.ingest.names import BY_KEYS, CORRECTIONS, NAMES_KEY, OWN_PREFIX, PARKED, late_path_beside
 from strandline.ingest.parked.files import with_stats
 from strandline.ingest.parked.lists import ParkedLists
 from strandline.ingest.parked.parcel import Parked
@@ -38,8 +38,6 @@ from strandline.time.antichain import Antichain, join_antichains
 from strandline.time.domain import Time
 
 __all__ = ["BatchDecision"]
-
-_NEVER = -(1 << 62)
 
 
 class BatchDecision:
@@ -153,40 +151,36 @@ class BatchDecision:
         if self._moment.in_snapshot:
             entry["snapshot"] = True
         columns = [[pattern, need.silent] for pattern, need in self._settings.needs]
-        known = cancelled_since(entry.get("cancelled", ()))
+        known = entry.get("cancelled", ())
         if (known or any(column for _, column in columns)) and (not known or known[-1][1] != columns):
             entry["cancelled"] = [*known, [batch.transaction[1], columns]]
         without_partition = sum(n for (partition, _), n in batch.aside.items() if partition is None)
         for key, n in {**self._unplaced, "aside": self._unplaced.get("aside", 0) + without_partition}.items():
             if n:
                 entry[key] = entry.get(key, 0) + n
-        if batch.read is not None and (batch.read[0] or "batch" not in entry):  # a batch without rows is not a change by itself
+        if batch.read[0] or "batch" not in entry:  # a batch without rows is not a change by itself
             number, (rows, digest, content) = batch.transaction[1], batch.read
             entry["batch"] = [number, rows, digest]
-            for key in ("content", "values"):  # the first one is an earlier release's
-                entry.pop(key, None)
-            if content is not None:
-                entry["values"] = [number, content]
+            entry.pop("values", None)
+            entry["values"] = [number, content]
         if self._settings.late_path != late_path_beside(self._settings.path):
             entry["late"] = self._settings.late_path
-        newest: int | None = (
-            entry.get(NEWEST) if self._entry else entry.setdefault(NEWEST, -1)
-        )  # absent in the entry of an earlier release
+        newest: int = entry.setdefault(NEWEST, -1)
         if batch.late_files:
             begins = [batch.transaction[1]] * (batch.late_newest != newest) + [batch.late_begins] * (batch.late_begins > 0)
             if begins:
                 entry[MOVED] = sorted({*entry.get(MOVED, ()), *begins})
             entry[NEWEST] = batch.transaction[1]
-        if (batch.read is not None and batch.read[0]) or late_path != self._settings.late_path:
+        if batch.read[0] or late_path != self._settings.late_path:
             entry.pop("pending", None)  # published before this batch, at the path of that time
         if batch.late_files:
-            publication = Publication(*batch.transaction, tuple(batch.late_files), batch.replaces, before=newest)
+            publication = Publication(*batch.transaction, tuple(batch.late_files), before=newest)
             entry["pending"] = publication.to_json()
         for donor in self._ownership.donors:
             if donor in entries:
                 entries[donor] = {**entries[donor], "fenced": batch.owner.to_json()}
-        if self._settings.escaped and NAMES_KEY not in entries and (not self._entries or len(self._settings.partition) > 1):
-            entries[NAMES_KEY] = AS_KEYS if self._settings.as_keys else "escaped"
+        if NAMES_KEY not in entries and (not self._entries or len(self._settings.partition) > 1):
+            entries[NAMES_KEY] = BY_KEYS
         return {**entries, self._query: entry}
 
     def _seals(self) -> bool:
@@ -477,9 +471,9 @@ class BatchDecision:
         table, after, ownership = self._progress.columns, self._policy.idle_after_ms, self._ownership
         if table is not None and after is not None and not self._memories and not ownership.claimed:
             wall = self._policy.counts_wall
-            certain = self._is_certain(self._policy)
-            before = self._reading(self._policy) - after + 1 if certain else _NEVER
-            before = before if (self._wall_since if wall else self._silent_since) < before else _NEVER
+            before: int | None = self._reading(self._policy) - after + 1
+            if not self._is_certain(self._policy) or (self._wall_since if wall else self._silent_since) >= (before or 0):
+                before = None
             return decision_columns.silent_partitions(
                 table,
                 self._partition_states,
@@ -488,7 +482,6 @@ class BatchDecision:
                 ownership.owns,
                 self._is_silent,
                 before,
-                self._clock.listened if certain else None,
                 wall=wall,
             )
         silent: list[str] = []
@@ -521,7 +514,7 @@ class BatchDecision:
 
     def _silence_of(self, name: str, policy: Policy, memory: dict[str, Any]) -> int:
         """Return for how many ms a partition has been silent, by the clock that its policy counts."""
-        heard = clock_readings.reading_of(name, memory, self._clock.listened, wall=policy.counts_wall)
+        heard = clock_readings.reading_of(memory, wall=policy.counts_wall)
         if policy.counts_wall:
             return self._wall_ms - max(heard, self._wall_since)
         return self._clock.listened - max(heard, self._silent_since)

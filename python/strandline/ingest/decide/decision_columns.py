@@ -73,8 +73,7 @@ def silent_partitions(
     holds: Mapping[str, Antichain],
     owns: Callable[[WriterSession | None], bool],
     is_silent: Callable[[str, Any], bool],
-    heard_before: int,
-    listened: int | None,
+    heard_before: int | None,
     *,
     wall: bool,
 ) -> tuple[list[str], bool]:
@@ -90,8 +89,8 @@ def silent_partitions(
         holds: The capabilities that this batch changes.
         owns: Returns whether a session belongs to the ingest.
         is_silent: Decides for partitions whose state is more than numbers.
-        heard_before: The clock reading before which a partition must have delivered its last rows.
-        listened: The reading of the listening clock now; ``None`` if nobody is judged.
+        heard_before: The clock reading before which a partition must have delivered its last rows; ``None`` if nobody is
+            judged.
         wall: Whether the clock is the wall clock.
     """
     count = len(table.names)
@@ -103,12 +102,7 @@ def silent_partitions(
     holding[changed[changed >= 0]] = np.array([len(given) > 0 for given in holds.values()], dtype=np.bool_)[changed >= 0]
     asked = judged & table.irregular[:count]
     idle, active_now = _known(table, states.idle), _known(table, observed)
-    plain = judged & holding & ~table.irregular[:count]
-    plain[idle] = plain[active_now] = False
-    if listened is None:
-        idle_or_silent = np.zeros(count, dtype=np.bool_)
-    else:
-        idle_or_silent = readings_of(table, plain, listened, wall=wall) < heard_before
+    idle_or_silent = np.zeros(count, dtype=np.bool_) if heard_before is None else readings_of(table, wall=wall) < heard_before
     asked[idle] = asked[active_now] = False
     for row in np.flatnonzero(asked).tolist():
         known = table.get(table.names[row])

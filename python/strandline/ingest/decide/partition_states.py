@@ -94,7 +94,7 @@ class PartitionStates:
     def _least_of(self, owner: WriterSession | None) -> Antichain:
         """Return the least that partitions of the same ingest hold. Clones of that can be given to one of them.
 
-        They may hold nothing, when an operator of an earlier release gave up the last one. Then return what the registrar holds.
+        They may hold nothing, when an operator lets all of them rejoin. Then return what the registrar holds.
         """
         return (
             self.held_by([owner.id if owner is not None else None]) or self.registrar or Antichain(self.settings.channel_domain)

@@ -26,7 +26,6 @@ from strandline.ingest.columns.time_column import check_times, shown_value
 from strandline.ingest.late.late_table import (
     assignment_of,
     begins_with,
-    cancelled_since,
     in_common,
     pending,
     publish,
@@ -34,8 +33,6 @@ from strandline.ingest.late.late_table import (
 )
 from strandline.ingest.late.looked_at import LookedAt
 from strandline.ingest.names import CORRECTIONS, late_path_beside
-from strandline.ingest.policies.parser import recorded_policy
-from strandline.ingest.settings import policy_needs
 from strandline.time.antichain import Antichain
 from strandline.time.arrow import arrow_type
 
@@ -183,15 +180,12 @@ def _column_of(since: Sequence[Any], batch: int, partition: str | None) -> str |
 
 
 def _cancelled_columns(entry: Any) -> list[Any]:
-    """Return :func:`~strandline.ingest.late.late_table.cancelled_since` for a query's entry."""
+    """Return from which batch on which columns are true in cancelled rows, for a query's entry."""
     if not isinstance(entry, dict):
         return []
     if "cancelled" in entry:
-        return cancelled_since(entry["cancelled"])
-    policy = recorded_policy(entry.get("policy", ""))  # a channel of an earlier release names only the policy
-    if policy is None:
-        return []
-    return [[0, [(pattern, need.silent) for pattern, need in policy_needs(policy)]]]
+        return list(entry["cancelled"])
+    return []
 
 
 def _late_table(path: str, channel: Channel) -> DeltaTable:

@@ -54,7 +54,7 @@ class ParkedList:
     parcels: Sequence[Parked]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the form that a state carries. Earlier releases refuse it: they would give up what is held for the rows."""
+        """Return the form that a state carries."""
         more = {} if self.after is None else {"after": self.after}
         return {"list": self.path, "bytes": self.size, "sum": self.sum, "rows": self.rows, **more}
 

@@ -75,8 +75,6 @@ class Manifest(Policy):
             settings.partition,
             settings.domain,
             settings.storage,
-            escaped=settings.escaped,
-            as_keys=settings.as_keys,
         )
         self._changed = self._announced.refresh()
 

@@ -37,6 +37,6 @@ def rows_in_channel(channel: Channel, settings: Settings) -> Mapping[str, Mappin
         rows = rows.filter(pc.equal(pc.struct_field(times, 1), 0))
         times = pc.struct_field(rows.column(settings.time), 0)
     stats = PartitionStats(settings.domain, by_time=True)
-    names = partition_names(rows, settings.partition, escaped=settings.escaped, as_keys=settings.as_keys)
+    names = partition_names(rows, settings.partition)
     stats.add(names, time_column(times, settings.domain, settings.time))
     return stats.counts()
