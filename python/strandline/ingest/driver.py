@@ -22,17 +22,18 @@ from strandline.errors import IngestError, PolicyError, StrandlineError, printab
 from strandline.ingest.clocks.moment import Moment
 from strandline.ingest.clocks.tick import Tick
 from strandline.ingest.decide.batch import Batch
-from strandline.ingest.decide.batch_decision import BatchDecision
+from strandline.ingest.decide.decision import Decision, decide
 from strandline.ingest.decide.partition_states import PartitionStates
 from strandline.ingest.future import FutureRows, future_warning
-from strandline.ingest.late.late_table import LateTable, check_storage, in_common, missing, pending, publish
+from strandline.ingest.late.late_table import LateTable, check_storage, missing, pending, publish
 from strandline.ingest.names import CORRECTIONS, PARKED, partition_name_problem
 from strandline.ingest.parked.lists import ParkedLists
 from strandline.ingest.parked.release import near, parked_beyond
 from strandline.ingest.policies.policy import Policy
 from strandline.ingest.policy_calls import calling, names_of
-from strandline.ingest.recorded import entry_in, is_recorded
 from strandline.ingest.settings import Settings
+from strandline.ingest.state.query_entry import QueryEntry
+from strandline.ingest.state.registrar_state import RegistrarState
 from strandline.ingest.task.batch_start import BatchStart, HoldColumns
 from strandline.ingest.task.observations import Observations
 from strandline.ingest.task.row_digest import RowDigest
@@ -100,7 +101,7 @@ class Ingest:
         states = PartitionStates.of(channel.progress, settings)
         joining = settings.from_channel_times(channel.registrar)
         holds = self._holds(states, named, admitted, joining)
-        committed = {query: channel.committed(query) for query in in_common(channel)}
+        committed = {query: channel.committed(query) for query in RegistrarState.of(channel.progress).entries}
         admitted = () if channel.sealed else admitted
         limit = self._limit(states, named, {name: channel.progress.get(name) for name in states.own if name.startswith(PARKED)})
         columns = tuple(channel.schema.names) if settings.merge_schema else None
@@ -267,9 +268,9 @@ class Ingest:
             parked_lists=self._parked_lists,
         )
 
-        decision: BatchDecision | None = None
+        decision: Decision | None = None
 
-        def decide() -> Append | None:
+        def decided() -> Append | None:
             nonlocal decision
             if channel.committed(transaction[0]) >= transaction[1]:
                 return None
@@ -281,13 +282,13 @@ class Ingest:
                     schema=channel.schema if settings.merge_schema else None,
                     rows_before=lru_cache(maxsize=1)(lambda: rows_in_channel(channel, settings)),
                 )
-                decision = BatchDecision(channel.progress, settings, self.policy, now)
-                return decision.decide()
+                decision = decide(channel.progress, settings, self.policy, now)
+                return decision.append
             except StrandlineError:
                 self._refused = transaction  # whatever was tried before is known to have failed
                 raise
 
-        version = channel.append_decided(decide)
+        version = channel.append_decided(decided)
         if version is not None and decision is not None and decision.fell_silent:
             _log_silent(settings.path, decision.fell_silent)
         if version is not None:
@@ -320,18 +321,19 @@ class Ingest:
     def _check_replay(self, channel: Channel, transaction: tuple[str, int], reports: Sequence[TaskReport]) -> None:
         """Raise unless a replayed batch delivers the rows that were committed, as far as that is known."""
         query, batch = transaction
-        entry, read = in_common(channel).get(query, {}), RowDigest.together(report.read for report in reports)
-        if "batch" not in entry or not reports:
+        entry = RegistrarState.of(channel.progress).entry(query)
+        if (stated := entry.batch) is None or not reports:
             return
+        read = RowDigest.together(report.read for report in reports)
         newest = channel.committed(query)
         if batch < newest:  # Spark repeats the newest batch only. So its checkpoint was restored, or begun anew
             commit = channel.commit_of(transaction)
-            entry = {} if commit is None else entry_in(commit, query)
-        elif entry["batch"][0] > batch:
+            entry = QueryEntry() if commit is None else RegistrarState.in_commit(commit).entry(query)
+        elif stated[0] > batch:
             return
-        if is_recorded(entry, batch, read):
+        if entry.has_rows_of(batch, read):
             return
-        known = entry.get("batch") or [-1, 0]
+        known = entry.batch or [-1, 0]
         rows = known[1] if known[0] == batch else 0
         older = f" The channel has the query's batches up to {newest}, so its checkpoint was restored to an earlier state."
         raise IngestError(
@@ -403,8 +405,8 @@ class Ingest:
     def in_first_snapshot(self, query: str) -> bool | None:
         """Return whether a query was in its source's first snapshot after its newest batch. ``None``: it has no batch yet."""
         channel = self._open()
-        entry = None if channel is None else in_common(channel).get(query)
-        return None if entry is None else entry.get("snapshot", False)
+        entry = None if channel is None else RegistrarState.of(channel.progress).entries.get(query)
+        return None if entry is None else bool(entry.snapshot)
 
     def has_late_rows_after(self, query: str, batch: int) -> bool:
         """Return whether the late table has rows that the query set aside after a batch."""

@@ -10,7 +10,7 @@ from strandline.channel.statements.inputs import Input
 from strandline.channel.statements.statement import REGISTRAR
 from strandline.delta.store_errors import without_secrets
 from strandline.errors import StrandlineError, printable
-from strandline.ingest.recorded import entries_of
+from strandline.ingest.state.registrar_state import RegistrarState
 from strandline.page.channel_view import kind_of
 from strandline.page.cursor import Cursor, texts
 from strandline.page.model import ChannelView, Edge, Node, Unread
@@ -79,7 +79,7 @@ class _Graph:
     def add_writers(self, view: ChannelView, cursor: Cursor) -> None:
         """Add who writes a channel: each query, each ingest, and all other producers as one node."""
         try:
-            ingests: Mapping[str, Any] = entries_of(cursor.progress)
+            ingests: Mapping[str, Any] = RegistrarState.of(cursor.progress).entries
         except StrandlineError:
             ingests = {}
         groups: dict[tuple[str, str], _Writers] = {}

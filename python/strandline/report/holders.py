@@ -10,7 +10,7 @@ from strandline.errors import StrandlineError
 from strandline.ingest import Status
 from strandline.ingest.admin import PartitionStatus, status_of
 from strandline.ingest.names import CORRECTIONS, PARKED
-from strandline.ingest.recorded import entries_of, own_names
+from strandline.ingest.state.registrar_state import RegistrarState, own_names
 from strandline.report.explanation import moment
 from strandline.report.history import History
 from strandline.report.shell_words import drop_command
@@ -46,7 +46,7 @@ class Describer:
         self.problem: str | None = None
         """Why the states of an ingest cannot be read."""
         try:
-            self._queries = frozenset(entries_of(channel.progress))
+            self._queries = frozenset(RegistrarState.of(channel.progress).entries)
             if self._queries:
                 self._owned = frozenset(own_names(channel.progress))
                 self._status = status_of(channel)

@@ -17,6 +17,7 @@ from ingest_bench import SCHEMA, Bench
 from strandline.ingest import Moment, bounded, idle, status
 from strandline.ingest.clocks.moment import Clock
 from strandline.ingest.clocks.tick import Tick
+from strandline.ingest.state.query_entry import ClockState
 
 HOUR, YEAR = 3_600_000, 365 * 24 * 3_600_000
 NOW = 1_770_000_000_000
@@ -184,7 +185,7 @@ def test_clocks_count_true_time(events: list[tuple[str, int]], counts: str) -> N
             machine.restart()
         else:
             listened += amount
-        clock = Clock.from_json(clock.to_json()).at(machine.moment())
+        clock = ClockState.of(clock, certain=True).clock.at(machine.moment())
         assert clock.listened == listened
         assert abs((clock.wall_ms or 0) - start - (machine.true - NOW)) <= 10 * len(events)  # a step so small is none
 

@@ -33,7 +33,7 @@ from strandline.ingest import (
     status,
 )
 from strandline.ingest.late import late_table as late
-from strandline.ingest.late.late_table import LateTable, Publication, in_common
+from strandline.ingest.late.late_table import LateTable, Publication
 
 
 def copied(late_path: str, how: str, elsewhere: str) -> str:
@@ -551,7 +551,7 @@ def test_a_late_table_on_another_storage_is_opened_only_by_who_names_it(
     bench.run((9, "a", 0))
     killed_before_publishing(bench, (1, "a", 1))
     channel = Channel.open(path)
-    state = in_common(channel)
+    state = channel.progress.get(REGISTRAR).state
     channel.append([], statements={}, states={REGISTRAR: {**state, "q": {**state["q"], "late": address}}})
     assert f"the late table {address} cannot be read: [STRANDLINE_LATE_TABLE_ELSEWHERE]" in str(status(path, storage))
     for call in (publish_late_rows, partial(give_up_late_rows, query="q")):
@@ -575,7 +575,7 @@ def test_only_staged_files_are_published(tmp_path: Path) -> None:
     bench.run((9, "a", 0))
     bench.run((1, "a", 1))
     channel = Channel.open(path)
-    state = in_common(channel)
+    state = channel.progress.get(REGISTRAR).state
     pending = {**state["q"]["pending"], "batch": 7, "files": [["part-1.parquet", 1, 1]]}
     channel.append([], statements={}, states={REGISTRAR: {**state, "q": {**state["q"], "pending": pending}}})
     assert "STRANDLINE_PATH_OUTSIDE_TABLE" in str(status(path))

@@ -24,7 +24,8 @@ from strandline.delta.table import Table, add_columns, create_table, different_c
 from strandline.errors import IngestError
 from strandline.ingest.late.looked_at import LookedAt
 from strandline.ingest.names import late_path_beside
-from strandline.ingest.recorded import entries_of
+from strandline.ingest.state.query_entry import PendingState
+from strandline.ingest.state.registrar_state import RegistrarState
 
 __all__ = [
     "STAGED",
@@ -33,7 +34,6 @@ __all__ = [
     "assignment_of",
     "begins_with",
     "check_storage",
-    "in_common",
     "is_published",
     "missing",
     "pending",
@@ -71,21 +71,17 @@ class Publication:
         """How many rows the files have."""
         return sum(file.rows for file in self.files)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the form that the registrar's state carries."""
-        return {
-            "batch": self.batch,
-            "files": [[file.path, file.size, file.rows] for file in self.files],
-            "before": self.before,
-        }
+    @property
+    def state(self) -> PendingState:
+        """What the registrar's state says of it."""
+        files = [[file.path, file.size, file.rows] for file in self.files]
+        return PendingState().changed(batch=self.batch, files=files, before=self.before)
 
     @classmethod
-    def from_json(cls, query: str, value: Mapping[str, Any] | None, channel: str) -> Publication | None:
-        """Read what :meth:`to_json` wrote."""
-        if not value:
-            return None
-        files = tuple(DataFile(str(path), size, rows) for path, size, rows in value["files"])
-        return cls(query, value["batch"], files, value["before"], channel)
+    def of(cls, query: str, state: PendingState, channel: str) -> Publication:
+        """Return what a registrar's state says of a query."""
+        files = tuple(DataFile(path, size, rows) for path, size, rows in state.files)
+        return cls(query, state.batch, files, state.before, channel)
 
 
 def _check_staged(publication: Publication) -> None:
@@ -336,23 +332,17 @@ def begins_with(query: str, channel: str) -> str:
     return f"{query}@{channel}:begins"
 
 
-def in_common(channel: Channel) -> dict[str, dict[str, Any]]:
-    """Return what the channel's ingests keep in common, by query: the entries of the registrar's state."""
-    return entries_of(channel.progress)
-
-
 def pending(channel: Channel) -> Iterator[tuple[str, Publication]]:
     """Yield what the channel names as late: the newest batch of each query, with the late table's path.
 
     Do not open the path without :func:`check_storage`. The channel does not name a late table that is beside it, so that both may
     be moved and copied together. Readmitted rows are left out: they were certainly published, and their late table may be gone.
     """
-    common = in_common(channel)
     looked_at = LookedAt.of(channel, "done").or_in(LookedAt.of(channel, "late"))
-    for query, entry in common.items():
-        publication = Publication.from_json(query, entry.get("pending"), channel.table_id)
-        if publication is not None and not looked_at.covers(query, publication.batch):
-            yield location_of(entry.get("late") or late_path_beside(channel.path)), publication
+    for query, entry in RegistrarState.of(channel.progress).entries.items():
+        if entry.pending is not None and not looked_at.covers(query, entry.pending.batch):
+            late_path = location_of(entry.late or late_path_beside(channel.path))
+            yield late_path, Publication.of(query, entry.pending, channel.table_id)
 
 
 def check_storage(named: str, *own: str) -> str:
