@@ -14,8 +14,8 @@ from deltalake import write_deltalake
 
 from ingest_bench import SCHEMA, Bench
 from strandline.ingest import Settings, composed, idle, manifest, ordered, status
-from strandline.ingest.clocks.moment import Clock
-from strandline.ingest.state.query_entry import ClockState, Moment
+from strandline.ingest.clocks.moment import Clock, Moment
+from strandline.ingest.state.query_entry import ClockState
 
 RUN: dict[str, Any] = {"run": "r", "to_end": True}
 
