@@ -36,6 +36,7 @@ class Record:
     KEYS: ClassVar[Mapping[str, Key]] = {}
     """The known keys."""
     _KEY_OF: ClassVar[Mapping[str, str]] = {}
+    _REQUIRED: ClassVar[tuple[str, ...]] = ()
 
     more: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
     order: tuple[str, ...] = field(default=(), kw_only=True)
@@ -43,6 +44,7 @@ class Record:
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         cls._KEY_OF = {known.field: key for key, known in cls.KEYS.items()}
+        cls._REQUIRED = tuple(key for key, known in cls.KEYS.items() if known.required)
 
     @classmethod
     def from_json(cls: type[_R], value: Any, what: str) -> _R:
@@ -77,21 +79,29 @@ class Record:
 
     @classmethod
     def _parse(cls: type[_R], value: dict[str, Any]) -> _R:
-        fields: dict[str, Any] = {}
-        more = {key: each for key, each in value.items() if key not in cls.KEYS}
-        for key, known in cls.KEYS.items():
-            if key in value:
-                try:
-                    read = known.read(value[key])
-                except Unfit:
-                    raise _Wrong(key) from None
-                if read is None:
-                    more[key] = None
-                else:
-                    fields[known.field] = read
-            elif known.required:
+        for key in cls._REQUIRED:
+            if key not in value:
                 raise _Wrong(key)
-        return cls(**fields, more=more, order=tuple(value))
+        fields: dict[str, Any] = {}
+        more: dict[str, Any] = {}
+        for key, each in value.items():
+            known = cls.KEYS.get(key)
+            try:
+                read = None if known is None else known.read(each)
+            except Unfit:
+                raise _Wrong(key) from None
+            if known is None or read is None:
+                more[key] = each
+            else:
+                fields[known.field] = read
+        return cls._with({**fields, "more": more, "order": tuple(value)})
+
+    @classmethod
+    def _with(cls: type[_R], fields: Mapping[str, Any]) -> _R:
+        """Return a record with these fields. There may be very many records, and this is faster than the class itself."""
+        self = object.__new__(cls)
+        self.__dict__.update(fields)
+        return self
 
     def to_json(self) -> dict[str, Any]:
         """Return the object."""
@@ -110,7 +120,7 @@ class Record:
         order = tuple(key for key in self.order if keys.get(key, key) is not None)
         order += tuple(key for key, value in keys.items() if value is not None and key not in order)
         more = {key: value for key, value in self.more.items() if key not in keys} if self.more else self.more
-        return type(self)(**{**self.__dict__, **changes, "more": more, "order": order})
+        return self._with({**self.__dict__, **changes, "more": more, "order": order})
 
     def placed_last(self: _R, **changes: Any) -> _R:
         """Return a copy with other values of some fields, whose keys come last."""
