@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from strandline.channel import ProducerState
 from strandline.channel.statements.inputs import Input
 from strandline.channel.statements.statement import REGISTRAR
 from strandline.delta.store_errors import without_secrets
 from strandline.errors import StrandlineError, printable
+from strandline.ingest.state.query_entry import QueryEntry
 from strandline.ingest.state.registrar_state import RegistrarState
 from strandline.page.channel_view import kind_of
 from strandline.page.cursor import Cursor, texts
@@ -79,7 +80,7 @@ class _Graph:
     def add_writers(self, view: ChannelView, cursor: Cursor) -> None:
         """Add who writes a channel: each query, each ingest, and all other producers as one node."""
         try:
-            ingests: Mapping[str, Any] = RegistrarState.of(cursor.progress).entries
+            ingests: Mapping[str, QueryEntry] = RegistrarState.of(cursor.progress).entries
         except StrandlineError:
             ingests = {}
         groups: dict[tuple[str, str], _Writers] = {}
@@ -104,11 +105,11 @@ class _Graph:
             self._add_query(view, cursor, query, name, state)
 
     def _add_group(
-        self, view: ChannelView, cursor: Cursor, kind: str, query: str, group: _Writers, ingests: Mapping[str, Any]
+        self, view: ChannelView, cursor: Cursor, kind: str, query: str, group: _Writers, ingests: Mapping[str, QueryEntry]
     ) -> None:
         id_ = f"{kind}-{view.id}-{query}"
         if kind == "ingest":
-            policy = ingests.get(query, {}).get("policy")
+            policy = ingests.get(query, QueryEntry()).policy
             label, note = "ingest", f"{policy or 'no query'}, {_count(group.count, 'producer')}"
         else:
             label, note = _count(group.count, "producer"), "outside" if view.sealed else "and more may join"
