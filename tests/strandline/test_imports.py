@@ -30,7 +30,7 @@ FLOORS = [
     ["strandline.scope"],
     ["strandline.ingest.clocks"],
     ["strandline.ingest.names", "strandline.ingest.columns"],
-    ["strandline.ingest.recorded"],
+    ["strandline.ingest.state"],
     ["strandline.ingest.parked"],
     ["strandline.ingest.policies", "strandline.ingest.rejoin"],
     ["strandline.ingest.future"],

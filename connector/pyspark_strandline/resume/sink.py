@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pyspark_strandline.resume.beginnings import check_beginnings
-from pyspark_strandline.resume.sink import Rows, Written, rows_of, written
+from pyspark_strandline.resume.written import Rows, Written, rows_of, written
 from strandline.channel import Channel, WriterSession
 from strandline.channel.batch.batch_identity import BatchIdentity
 from strandline.channel.progress.query_producer_state import QueryProducerState

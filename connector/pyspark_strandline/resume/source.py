@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pyspark_strandline.options import ReadOptions
-from pyspark_strandline.resume.sink import open_output, written
+from pyspark_strandline.resume.written import open_output, written
 from strandline.channel.statements.inputs import Input
 from strandline.errors import StrandlineError
 

@@ -17,7 +17,8 @@ from pyspark_strandline.operators.loop_times import LoopTimes
 from pyspark_strandline.operators.published import PublishedOutput
 from pyspark_strandline.options import WriteOptions
 from pyspark_strandline.resume.row_counter import RowCounter
-from pyspark_strandline.resume.sink import FirstBatch, Rows
+from pyspark_strandline.resume.sink import FirstBatch
+from pyspark_strandline.resume.written import Rows
 from pyspark_strandline.workers import without_stack
 from pyspark_strandline.write.channel.written_files import OutputBatch, WrittenFiles
 from pyspark_strandline.write.commit_record import record_of

@@ -15,7 +15,7 @@ from strandline.channel.statements.statement import REGISTRAR
 from strandline.cli.arguments import AsJson, ChannelPath, Most, StorageOptions, storage_of
 from strandline.cli.output import clean, console, line, print_json, table
 from strandline.ingest.admin import status_of
-from strandline.ingest.recorded import entries_of
+from strandline.ingest.state.registrar_state import RegistrarState
 from strandline.report.explanation import moment
 
 __all__ = ["inspect", "watch"]
@@ -25,7 +25,7 @@ def inspect(path: ChannelPath, most: Most = 20, storage: StorageOptions = None, 
     """Show a channel: its domain, frontier, producers with what they hold, and sizes."""
     channel = Channel.open(path, storage_of(storage))
     body = _state(channel, most) | {"sizes": _sizes(channel)}
-    ingest = status_of(channel) if entries_of(channel.progress) else None
+    ingest = status_of(channel) if RegistrarState.of(channel.progress).entries else None
     if ingest is not None:
         body["ingest"] = {"policies": list(ingest.policies), "setAside": ingest.aside, "parked": ingest.parked_rows}
     if as_json:

@@ -21,7 +21,7 @@ from strandline.delta.table import open_delta, refuse_misread
 from strandline.errors import ProducerError, TimeError
 from strandline.ingest import drop_partitions, forget_partitions, rejoin_partitions, status
 from strandline.ingest.names import partition_name_problem
-from strandline.ingest.recorded import entries_of, own_names
+from strandline.ingest.state.registrar_state import RegistrarState, own_names
 from strandline.report.holders import Describer
 from strandline.report.shell_words import drop_command
 from strandline.time.domain import timestamp
@@ -208,7 +208,7 @@ def _free_name(channel: Channel, wanted: str | None) -> str:
 
 def _known(channel: Channel, name: str) -> ProducerState:
     state = channel.producers.get(name)
-    own = own_names(channel.progress) if entries_of(channel.progress) else frozenset()
+    own = own_names(channel.progress) if RegistrarState.of(channel.progress).entries else frozenset()
     if state is None or name in own:
         known = sorted(each for each in channel.producers if each not in own)
         shown = ", ".join(known[:10]) + (f" and {len(known) - 10} more" if len(known) > 10 else "")

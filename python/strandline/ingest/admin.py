@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from functools import partial
 from typing import Any
 
 from strandline.channel import Channel, ChannelError, ProducerError, ProducerState, Progress, Span, WriterSession
@@ -13,11 +14,10 @@ from strandline.channel.statements.statement import REGISTRAR
 from strandline.channel.write.append import Append
 from strandline.delta.storage import location_of, open_store
 from strandline.errors import IngestError, StrandlineError, printable
-from strandline.ingest.decide.silence import stand_in
+from strandline.ingest.decide.steps.silence import stand_in
 from strandline.ingest.late.late_table import (
     Publication,
     check_storage,
-    in_common,
     is_published,
     is_table,
     missing,
@@ -28,10 +28,13 @@ from strandline.ingest.names import CORRECTIONS, OWN_PREFIX, PARKED
 from strandline.ingest.parked.files import with_stats
 from strandline.ingest.parked.lists import ParkedLists
 from strandline.ingest.parked.parcel import Parked
-from strandline.ingest.parked.release import parked_beyond, release
-from strandline.ingest.recorded import memories_of, memory_of, own_names, parked_state, registrar_state
-from strandline.ingest.rejoin import REJOINS, joins_at, unknown_partition
-from strandline.time.antichain import Antichain, join_antichains
+from strandline.ingest.parked.release import Parking, Released, release_all
+from strandline.ingest.rejoin import joins_at, unknown_partition
+from strandline.ingest.state.parked_state import ParkedState
+from strandline.ingest.state.partition_state import PartitionState, states_of_partitions
+from strandline.ingest.state.query_entry import PendingState
+from strandline.ingest.state.registrar_state import RegistrarState, own_names
+from strandline.time.antichain import Antichain
 from strandline.time.domain import Time
 from strandline.time.time_text import asked_time
 
@@ -188,39 +191,39 @@ def status_of(channel: Channel) -> Status:
     """Return the state of an ingest's partitions as of an opened channel's version. See :func:`status`."""
     frontier = channel.frontier
     partitions = []
-    states = {name: state for name, state in channel.producers.items() if not name.startswith(OWN_PREFIX)}
-    memories = dict(memories_of(channel.progress, ((name, state.state) for name, state in states.items())))
-    joins = joins_at(channel.progress, [name for name, memory in memories.items() if REJOINS in (memory.get("idle") or ())])
-    for name, memory in memories.items():
-        state, idle = states[name], memory.get("idle")
+    producers = {name: known for name, known in channel.producers.items() if not name.startswith(OWN_PREFIX)}
+    states = dict(states_of_partitions(channel.progress, ((name, known.state) for name, known in producers.items())))
+    joins = joins_at(channel.progress, [name for name, state in states.items() if state.idle and state.idle.rejoins])
+    for name, state in states.items():
+        known, idle = producers[name], state.idle
         partitions.append(
             PartitionStatus(
                 name,
-                joins[name] if name in joins else state.holds.copy(),
-                memory.get("at"),
-                memory.get("aside", 0),
-                None if idle is None or name in joins else idle["since"],
-                any(time in frontier for time in state.holds),
-                memory.get("future", 0),
-                memory.get("generation", 1),
+                joins[name] if name in joins else known.holds.copy(),
+                state.at,
+                state.aside or 0,
+                None if idle is None or name in joins else idle.since,
+                any(time in frontier for time in known.holds),
+                state.future or 0,
+                1 if state.generation is None else state.generation,
             )
         )
-    common = in_common(channel).values()
+    entries = RegistrarState.of(channel.progress).entries.values()
     unpublished, unreadable = _unpublished(channel)
-    parked = [parked_state(name, state) for name, state in channel.producers.items() if name.startswith(PARKED)]
+    parked = [ParkedState.of(name, known) for name, known in channel.producers.items() if name.startswith(PARKED)]
     return Status(
         channel.path,
         channel.version,
         frontier,
-        tuple(dict.fromkeys(c["policy"] for c in common if "policy" in c)),
+        tuple(dict.fromkeys(entry.policy for entry in entries if entry.policy is not None)),
         tuple(sorted(partitions, key=lambda p: p.name)),
-        sum(state.get("rows", 0) for state in parked),
-        sum(c.get("aside", 0) + c.get("asideForgotten", 0) for c in common),
+        sum(each.rows or 0 for each in parked),
+        sum((entry.aside or 0) + (entry.aside_forgotten or 0) for entry in entries),
         channel.registrar,
-        any(c.get("clock", {}).get("certain") is False for c in common),
+        any(entry.clock is not None and entry.clock.certain is False for entry in entries),
         unpublished,
         unreadable,
-        sum(c.get("future", 0) for c in common),
+        sum(entry.future or 0 for entry in entries),
     )
 
 
@@ -269,11 +272,14 @@ def drop_partitions(path: str, names: Iterable[str], storage: Mapping[str, str] 
             if name not in partitions:
                 raise unknown_partition(path, name, partitions)
         holds = {name: Antichain(channel.domain) for name in wanted}
-        states = {name: {**_without_idle(name, partitions[name]), "dropped": now} for name in wanted}
+        states: dict[str, Any] = {name: _dropped(name, partitions[name], now).to_json() for name in wanted}
         for owner in {state.owner.id for name in wanted if (state := partitions[name]).owner is not None}:
             mine = {name: state for name, state in partitions.items() if state.owner is not None and state.owner.id == owner}
-            holds |= _stand_in(channel, mine, holds)
-        parcels = _release(channel.progress, lists, partitions, holds, states)
+            holds |= _stand_in(progress, mine, holds)
+        released = _release(progress, lists, partitions, holds)
+        holds |= released.holds
+        states |= {name: state.to_json() for name, state in released.states.items()}
+        parcels = released.joining
         return Append(
             session=WriterSession.here(),
             files=with_stats(path, channel.schema, storage, parcels),
@@ -290,59 +296,44 @@ def drop_partitions(path: str, names: Iterable[str], storage: Mapping[str, str] 
     return channel.version
 
 
+def _dropped(name: str, known: ProducerState, now: int) -> PartitionState:
+    return PartitionState.of(name, known.state).changed(idle=None).changed(dropped=now)
+
+
 def _release(
-    progress: Progress,
-    lists: ParkedLists,
-    partitions: Mapping[str, ProducerState],
-    holds: dict[str, Antichain],
-    states: dict[str, Any],
-) -> list[Parked]:
-    """Return the parked rows that may join when partitions hold ``holds``.
-
-    What is held for the other parked rows is added to ``holds``, and their states are added to ``states``.
-    """
-    domain, own = progress.domain, own_names(progress)
-    frontier = progress.least_with({**holds, **{name: Antichain(domain) for name in own}})
-    joining = join_antichains(domain, progress.registrar, list(frontier)) if frontier else progress.registrar
-    joins: list[Parked] = []
-    for name in own:
+    progress: Progress, lists: ParkedLists, partitions: Mapping[str, ProducerState], holds: Mapping[str, Antichain]
+) -> Released:
+    """Return the parked rows that may join when partitions hold ``holds``."""
+    parkings = []
+    for name in own_names(progress):
         known = progress.get(name)
-        if not name.startswith(PARKED) or known is None or not known.holds:
-            continue
-        parked = parked_state(name, known)
-        if "ahead" not in parked:
-            continue
-
-        def held_after(owner: WriterSession | None = known.owner) -> Antichain:
-            sessions = {state.owner for state in partitions.values() if state.owner and owner and state.owner.id == owner.id}
-            mine = (holds.get(name, state.holds) for name, state in partitions.items() if state.owner in sessions)
-            return Antichain(domain, [time for times in (*mine, joining) for time in times])
-
-        waiting, beyond = lists.waiting(parked, domain), parked_beyond(name, known)
-        decided = release(waiting, lists, frontier, parked["ahead"], known.holds, beyond, held_after)
-        holds[name], states[name] = decided.holds, decided.state
-        joins += decided.joining
-    return joins
+        if name.startswith(PARKED) and known is not None and known.holds:
+            ahead = ParkedState.of(name, known).ahead
+            if ahead is not None:
+                parkings.append(Parking(name, ahead, partial(_held_by, known.owner, partitions, holds)))
+    return release_all(progress, parkings, lists, holds)
 
 
-def _without_idle(name: str, known: ProducerState) -> dict[str, Any]:
-    return {key: value for key, value in memory_of(name, known.state).items() if key != "idle"}
+def _held_by(owner: WriterSession | None, partitions: Mapping[str, ProducerState], holds: Mapping[str, Antichain]) -> list[Time]:
+    """Return what the partitions of an ingest hold together from now on."""
+    mine = [
+        (name, state)
+        for name, state in partitions.items()
+        if owner is not None and state.owner is not None and state.owner.id == owner.id
+    ]
+    return [time for name, state in mine for time in holds.get(name, state.holds)]
 
 
-def _stand_in(channel: Channel, mine: Mapping[str, ProducerState], holds: Mapping[str, Antichain]) -> dict[str, Antichain]:
+def _stand_in(progress: Progress, mine: Mapping[str, ProducerState], holds: Mapping[str, Antichain]) -> dict[str, Antichain]:
     """Return what one of an ingest's partitions holds for the idle ones, when the others are given up."""
-    if any(holds.get(name, state.holds) for name, state in mine.items()):
+    if any(holds.get(name, known.holds) for name, known in mine.items()):
         return {}
-    idle = {name: memory_of(name, state.state).get("idle") for name, state in mine.items() if name not in holds}
-    promised = {
-        name: [channel.domain.from_json(t) for t in idle_state["was"]]
-        for name, idle_state in idle.items()
-        if idle_state and idle_state["was"]
-    }
-    held = Antichain(channel.domain, [time_ for state in mine.values() for time_ in state.holds]) or channel.registrar
+    idle = {name: PartitionState.of(name, known.state).idle for name, known in mine.items() if name not in holds}
+    promised = {name: each.promised(progress.domain) for name, each in idle.items() if each is not None and each.was}
+    held = Antichain(progress.domain, [time_ for known in mine.values() for time_ in known.holds]) or progress.registrar
     if not promised or not held:
         return {}
-    chosen, stays = stand_in(channel.domain, promised, held)
+    chosen, stays = stand_in(progress.domain, promised, held)
     return {chosen: stays}
 
 
@@ -371,24 +362,25 @@ def accept_replay(path: str, query: str, storage: Mapping[str, str] | None = Non
 
 
 def _refuse_unknown(channel: Channel, query: str) -> None:
-    common = in_common(channel)
-    if query not in common:
+    entries = RegistrarState.of(channel.progress).entries
+    if query not in entries:
         raise IngestError(
             "STRANDLINE_QUERY_UNKNOWN",
-            f"Query {query!r} has not written to {channel.path}. Queries that have: {', '.join(sorted(common)) or 'none'}.",
+            f"Query {query!r} has not written to {channel.path}. Queries that have: {', '.join(sorted(entries)) or 'none'}.",
             "Give the query id that the error message names.",
         )
 
 
-def _forget(channel: Channel, query: str, key: str, only: Any = None) -> int | None:
-    """Remove a key from a query's entry in the registrar's state. With ``only``, remove it only while it has this value."""
+def _forget(channel: Channel, query: str, field: str, only: PendingState | None = None) -> int | None:
+    """Remove a field from a query's entry in the registrar's state. With ``only``, only if this is still what is pending."""
 
     def decide() -> Append | None:
-        common = registrar_state(channel.progress)
-        if only is not None and common[query].get(key) != only:
+        registrar = RegistrarState.of(channel.progress)
+        entry = registrar.entry(query)
+        if only is not None and (entry.pending is None or entry.pending.to_json() != only.to_json()):
             return None
-        entry = {name: value for name, value in common[query].items() if name != key}
-        return Append(session=WriterSession.here(), states={REGISTRAR: {**common, query: entry}})
+        state = registrar.changed({query: entry.changed(**{field: None})}).to_json()
+        return Append(session=WriterSession.here(), states={REGISTRAR: state})
 
     return channel.append_decided(decide).committed
 
@@ -420,17 +412,22 @@ def publish_late_rows(path: str, storage: Mapping[str, str] | None = None, *, la
     for named, publication in pending(channel):
         try:
             if late_path is not None and location_of(late_path) != named and _is_there(late_path, publication, storage):
-                rows += publication.rows * (publish(late_path, publication, storage) is not None)
-                _forget(channel, publication.query, "pending", publication.to_json())
+                rows += _published_rows(late_path, publication, storage)
+                _forget(channel, publication.query, "pending", publication.state)
             else:
-                rows += publication.rows * (publish(check_storage(named, path, *own), publication, storage) is not None)
+                rows += _published_rows(check_storage(named, path, *own), publication, storage)
                 if own and location_of(own[0]) == named:
-                    _forget(channel, publication.query, "pending", publication.to_json())
+                    _forget(channel, publication.query, "pending", publication.state)
         except StrandlineError as error:  # noqa: PERF203 - the rows of the other queries are published nevertheless
             failed.append(error)
     if failed:
         raise failed[0]
     return rows
+
+
+def _published_rows(late_path: str, publication: Publication, storage: Mapping[str, str] | None) -> int:
+    """Publish a batch's rows, and return how many they are: none if they were published before."""
+    return 0 if publish(late_path, publication, storage) is None else publication.rows
 
 
 def _is_there(late_path: str, publication: Publication, storage: Mapping[str, str] | None) -> bool:
@@ -481,7 +478,7 @@ def give_up_late_rows(
         if not moved and _published_what_is_there(check_storage(named, path, *own), publication, storage):
             return None
         # Forget only the batch that was examined. If the query has named another batch since then, that one is examined next.
-        version = _forget(channel, query, "pending", found[0][1].to_json())
+        version = _forget(channel, query, "pending", publication.state)
     return version
 
 
@@ -524,41 +521,50 @@ def release_parked(
     lists = ParkedLists(channel.path, storage)
 
     def decide() -> Append | None:
-        session = WriterSession.here()
-        waiting = {name: state for name, state in channel.producers.items() if name.startswith(PARKED) and state.holds}
-        for state in waiting.values():
-            if not take_over and state.owner is not None and not state.owner.is_dead():
-                raise ProducerError(
-                    "STRANDLINE_PRODUCER_LIVE",
-                    f"Rows of {path} are parked for {state.owner}, which may still be running.",
-                    "Stop that query, or start it without maxAhead. If it has ended for good, call release_parked(path, "
-                    "take_over=True).",
-                )
-        parked = [parked_state(name, known) for name, known in waiting.items()]
+        waiting = {name: known for name, known in channel.producers.items() if name.startswith(PARKED) and known.holds}
+        if not take_over:
+            _refuse_running(path, waiting.values())
         if not waiting:
             return None
+        states = [ParkedState.of(name, known) for name, known in waiting.items()]
         parcels = [
-            parcel for state in parked for parcel in lists.waiting(state, channel.domain, forget_missing=forget_missing).parcels
+            parcel for state in states for parcel in lists.waiting(state, channel.domain, forget_missing=forget_missing).parcels
         ]
         if forget_missing:
-            store = open_store(path, storage)
-            there = [tuple(file for file in parcel.files if store.size(file.path) is not None) for parcel in parcels]
-            parcels = [
-                replace(parcel, files=files, rows=sum(file.rows for file in files))
-                for parcel, files in zip(parcels, there, strict=True)
-                if files
-            ]
+            parcels = _that_exist(path, storage, parcels)
         return Append(
-            session=session,
+            session=WriterSession.here(),
             files=with_stats(path, channel.schema, storage, parcels),
             holds={name: Antichain(channel.domain) for name in waiting},
-            states={name: {"rows": 0, "parked": []} for name in waiting},
+            states={name: ParkedState().changed(rows=0, parked=[]).to_json() for name in waiting},
             spans=[Span(parcel.least, parcel.greatest, parcel.rows) for parcel in parcels],
             kept=list(waiting),
             take_over=take_over,
         )
 
     return channel.append_decided(decide).committed
+
+
+def _refuse_running(path: str, waiting: Iterable[ProducerState]) -> None:
+    """Raise if the ingest of parked rows may be running."""
+    for known in waiting:
+        if known.owner is not None and not known.owner.is_dead():
+            raise ProducerError(
+                "STRANDLINE_PRODUCER_LIVE",
+                f"Rows of {path} are parked for {known.owner}, which may still be running.",
+                "Stop that query, or start it without maxAhead. If it has ended for good, call release_parked(path, "
+                "take_over=True).",
+            )
+
+
+def _that_exist(path: str, storage: Mapping[str, str] | None, parcels: Iterable[Parked]) -> list[Parked]:
+    """Return the parcels with those of their files that exist."""
+    store, found = open_store(path, storage), []
+    for parcel in parcels:
+        files = tuple(file for file in parcel.files if store.size(file.path) is not None)
+        if files:
+            found.append(replace(parcel, files=files, rows=sum(file.rows for file in files)))
+    return found
 
 
 def end_corrections(path: str, storage: Mapping[str, str] | None = None) -> int | None:

@@ -11,7 +11,6 @@ from itertools import compress
 from types import MappingProxyType
 
 import numpy as np
-import pyarrow as pa
 
 from strandline.channel import Channel, DataFile, ProducerState, WriterSession
 from strandline.channel.commit.outcome import Outcome, Replay
@@ -24,17 +23,18 @@ from strandline.errors import IngestError, PolicyError, StrandlineError, printab
 from strandline.ingest.clocks.moment import Moment
 from strandline.ingest.clocks.tick import Tick
 from strandline.ingest.decide.batch import Batch
-from strandline.ingest.decide.batch_decision import BatchDecision
+from strandline.ingest.decide.decision import Decision, decide
 from strandline.ingest.decide.partition_states import PartitionStates
 from strandline.ingest.future import FutureRows, future_warning
-from strandline.ingest.late.late_table import LateTable, check_storage, in_common, missing, pending, publish
-from strandline.ingest.names import AS_KEYS, CORRECTIONS, NAMES_KEY, PARKED, partition_name_problem
+from strandline.ingest.late.late_table import LateTable, check_storage, missing, pending, publish
+from strandline.ingest.names import CORRECTIONS, PARKED, partition_name_problem
 from strandline.ingest.parked.lists import ParkedLists
 from strandline.ingest.parked.release import near, parked_beyond
 from strandline.ingest.policies.policy import Policy
 from strandline.ingest.policy_calls import calling, names_of
-from strandline.ingest.recorded import entry_in, is_recorded, own_names, registrar_state
 from strandline.ingest.settings import Settings
+from strandline.ingest.state.query_entry import QueryEntry
+from strandline.ingest.state.registrar_state import RegistrarState
 from strandline.ingest.task.batch_start import BatchStart, HoldColumns
 from strandline.ingest.task.observations import Observations
 from strandline.ingest.task.row_digest import RowDigest
@@ -58,7 +58,7 @@ class Ingest:
     def __init__(self, settings: Settings) -> None:
         if settings.policy is None:
             raise ValueError("these settings have no policy: they are for tasks")
-        self.settings = _as_named(settings)
+        self.settings = settings
         self.policy: Policy = settings.policy
         with calling(self.policy, "open"):
             self.policy.open(self.settings)
@@ -102,7 +102,7 @@ class Ingest:
         states = PartitionStates.of(channel.progress, settings)
         joining = settings.from_channel_times(channel.registrar)
         holds = self._holds(states, named, admitted, joining)
-        committed = {query: channel.committed(query) for query in in_common(channel)}
+        committed = {query: channel.committed(query) for query in RegistrarState.of(channel.progress).entries}
         admitted = () if channel.sealed else admitted
         limit = self._limit(states, named, {name: channel.progress.get(name) for name in states.own if name.startswith(PARKED)})
         columns = tuple(channel.schema.names) if settings.merge_schema else None
@@ -114,8 +114,6 @@ class Ingest:
             channel.version,
             now,
             committed,
-            escaped=settings.escaped,
-            as_keys=settings.as_keys,
             columns=columns,
             clock_ms=clock_ms,
             tick=tick,
@@ -270,9 +268,9 @@ class Ingest:
             parked_lists=self._parked_lists,
         )
 
-        decision: BatchDecision | None = None
+        decision: Decision | None = None
 
-        def decide() -> Append | None:
+        def decided() -> Append | None:
             nonlocal decision
             try:
                 self._check_start(channel, batch)
@@ -282,13 +280,13 @@ class Ingest:
                     schema=channel.schema if settings.merge_schema else None,
                     rows_before=lru_cache(maxsize=1)(lambda: rows_in_channel(channel, settings)),
                 )
-                decision = BatchDecision(channel.progress, settings, self.policy, now)
-                return decision.decide()
+                decision = decide(channel.progress, settings, self.policy, now)
+                return decision.append
             except StrandlineError:
                 self._refused = transaction  # whatever was tried before is known to have failed
                 raise
 
-        outcome = channel.append_decided(decide, transaction)
+        outcome = channel.append_decided(decided, transaction)
         if outcome.committed is not None and decision is not None and decision.fell_silent:
             _log_silent(settings.path, decision.fell_silent)
         if outcome.committed is not None:
@@ -299,13 +297,15 @@ class Ingest:
         """Log, once a batch, that rows were set aside because they are too far ahead of the clock."""
         found, bound = FutureRows.together([r.future for r in batch.reports if r.future is not None]), self.settings.future
         if found is not None and bound is not None:
-            read = found.rows if batch.read is None else batch.read[0]
-            _log.warning("%s", future_warning(self.settings.path, self.settings.late_path, bound, found, batch.future, read))
+            _log.warning(
+                "%s",
+                future_warning(self.settings.path, self.settings.late_path, bound, found, batch.future, batch.read[0]),
+            )
 
-    def _assign_query(self, channel: Channel, transaction: tuple[str, int], files: Sequence[DataFile]) -> tuple[bool, int, int]:
+    def _assign_query(self, channel: Channel, transaction: tuple[str, int], files: Sequence[DataFile]) -> tuple[int, int]:
         """Call :meth:`LateTable.assign_query` for a batch with late rows. Raises also when one of their files is missing."""
         if not files:
-            return False, -1, -1
+            return -1, -1
         table = self._late_table(look=True)
         for file in missing(open_store(self.settings.late_path, self.settings.storage), files):
             raise IngestError(
@@ -314,23 +314,24 @@ class Ingest:
                 f"batch {transaction[1]} ran. Nothing of the batch was written.",
                 "Start the query again. It plans the batch again.",
             )
-        return table.assign_query(*transaction, channel)
+        return table.assign_query(transaction[0], channel)
 
     def _check_replay(self, channel: Channel, transaction: tuple[str, int], reports: Sequence[TaskReport]) -> None:
         """Raise unless a replayed batch delivers the rows that were committed, as far as that is known."""
         query, batch = transaction
-        entry, read = in_common(channel).get(query, {}), RowDigest.together(report.read for report in reports)
-        if "batch" not in entry or read is None or not reports:
+        entry = RegistrarState.of(channel.progress).entry(query)
+        if (stated := entry.batch) is None or not reports:
             return
+        read = RowDigest.together(report.read for report in reports)
         newest = channel.committed(query)
         if batch < newest:  # Spark repeats the newest batch only. So its checkpoint was restored, or begun anew
             commit = channel.commit_of(transaction)
-            entry = {} if commit is None else entry_in(commit, query)
-        elif entry["batch"][0] > batch:
+            entry = QueryEntry() if commit is None else RegistrarState.in_commit(commit).entry(query)
+        elif stated[0] > batch:
             return
-        if is_recorded(entry, batch, read, newest=batch == newest):
+        if entry.has_rows_of(batch, read):
             return
-        known = entry.get("batch") or [-1, 0]
+        known = entry.batch or [-1, 0]
         rows = known[1] if known[0] == batch else 0
         older = f" The channel has the query's batches up to {newest}, so its checkpoint was restored to an earlier state."
         raise IngestError(
@@ -402,8 +403,8 @@ class Ingest:
     def in_first_snapshot(self, query: str) -> bool | None:
         """Return whether a query was in its source's first snapshot after its newest batch. ``None``: it has no batch yet."""
         channel = self._open()
-        entry = None if channel is None else in_common(channel).get(query)
-        return None if entry is None else entry.get("snapshot", False)
+        entry = None if channel is None else RegistrarState.of(channel.progress).entries.get(query)
+        return None if entry is None else bool(entry.snapshot)
 
     def has_late_rows_after(self, query: str, batch: int) -> bool:
         """Return whether the late table has rows that the query set aside after a batch."""
@@ -523,20 +524,3 @@ def _log_silent(path: str, silent: Mapping[str, int]) -> None:
 
 def _late_files(reports: Sequence[TaskReport]) -> list[DataFile]:
     return [file for report in reports for file in report.late_files]
-
-
-def _as_named(settings: Settings) -> Settings:
-    """Return the settings with the way in which partitions are named. A channel of an earlier release keeps its own."""
-    kinds = [settings.schema.field(name).type for name in settings.partition]
-    keys = any(pa.types.is_floating(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind) for kind in kinds)
-    if (len(kinds) < 2 and not keys) or not Channel.exists(settings.path, settings.storage):
-        return settings
-    progress = Channel.open(settings.path, settings.storage).progress
-    common = registrar_state(progress)
-    if NAMES_KEY in common:
-        return replace(settings, as_keys=common[NAMES_KEY] == AS_KEYS)
-    partitions = progress.producers_but(*own_names(progress)).values()
-    began = any(isinstance(state.state, dict) and "at" in state.state for state in partitions)
-    if not began and not any(isinstance(entry, dict) for entry in common.values()):
-        return settings  # no ingest has written here yet
-    return replace(settings, escaped=False, as_keys=False)

@@ -10,7 +10,8 @@ from strandline.channel import Channel, ProducerState, Progress, WriterSession
 from strandline.channel.statements.statement import REGISTRAR, REMOVED
 from strandline.channel.write.append import Append
 from strandline.errors import IngestError
-from strandline.ingest.recorded import memories_of, memory_of, own_names, registrar_state
+from strandline.ingest.state.partition_state import PartitionState, states_of_partitions
+from strandline.ingest.state.registrar_state import RegistrarState, own_names
 
 __all__ = ["forget_partitions"]
 
@@ -57,7 +58,7 @@ def forget_partitions(
         partitions = progress.producers_but(*own_names(progress))
         chosen = _dead(progress, partitions) if wanted is None else _checked(path, partitions, wanted)
         if until is not None:
-            chosen = [name for name in chosen if memory_of(name, partitions[name].state).get("at", 0) < until]
+            chosen = [name for name in chosen if (PartitionState.of(name, partitions[name].state).at or 0) < until]
         if not chosen:
             return None
         states = {REGISTRAR: _registrar_state(progress, [(name, partitions[name]) for name in chosen])}
@@ -69,16 +70,15 @@ def forget_partitions(
 def _dead(progress: Progress, partitions: Mapping[str, ProducerState]) -> list[str]:
     """Return the dead partitions of ingests. A producer without the state of one is another program's."""
     silent = [(name, state.state) for name, state in partitions.items() if not state.holds]
-    memories = memories_of(progress, silent)
-    return sorted(name for name, memory in memories if memory and _why_not_dead(memory) is None)
+    return sorted(name for name, state in states_of_partitions(progress, silent) if state and _why_not_dead(state) is None)
 
 
-def _why_not_dead(memory: Mapping[str, Any]) -> str | None:
-    if "idle" in memory:
+def _why_not_dead(state: PartitionState) -> str | None:
+    if state.idle is not None:
         return "is idle, and continues with its next row"
-    if "soon" in memory:
+    if state.soon is not None:
         return "is in its source's first snapshot"
-    if isinstance(memory.get("own"), dict) and "held" in memory["own"]:
+    if isinstance(state.own, dict) and "held" in state.own:
         return "is counted by a manifest, which would announce it again"
     return None
 
@@ -94,7 +94,7 @@ def _checked(path: str, partitions: Mapping[str, ProducerState], names: list[str
                 f"{path} has no partition {name!r}. Its partitions: {shown or 'none'}.",
                 "Name one of its partitions.",
             )
-        why = f"holds {state.holds.format()}" if state.holds else _why_not_dead(memory_of(name, state.state))
+        why = f"holds {state.holds.format()}" if state.holds else _why_not_dead(PartitionState.of(name, state.state))
         if why is not None:
             raise IngestError(
                 "STRANDLINE_PARTITION_NOT_DEAD",
@@ -106,16 +106,16 @@ def _checked(path: str, partitions: Mapping[str, ProducerState], names: list[str
 
 def _registrar_state(progress: Progress, removed: Iterable[tuple[str, ProducerState]]) -> dict[str, Any]:
     """Return the registrar's state: who joins has a greater ``seq`` than those that are removed, and their rows stay counted."""
-    entries: dict[str, Any] = dict(registrar_state(progress))
-    first = progress.first_seq
-    for name, state in removed:
-        first = max(first, state.seq + 1)
-        aside, future = (memory_of(name, state.state).get(key, 0) for key in ("aside", "future"))
-        query = state.owner.id if state.owner is not None else ""
-        of = query if isinstance(entries.get(query), dict) else next((q for q, e in entries.items() if isinstance(e, dict)), None)
-        if aside and of is not None:
-            entry = entries[of]
-            entries[of] = {**entry, "asideForgotten": entry.get("asideForgotten", 0) + aside}
-            if future:
-                entries[of]["future"] = entry.get("future", 0) + future
-    return {**entries, REMOVED: first}
+    registrar, first = RegistrarState.of(progress), progress.first_seq
+    for name, known in removed:
+        first = max(first, known.seq + 1)
+        state = PartitionState.of(name, known.state)
+        query = known.owner.id if known.owner is not None else ""
+        of = query if query in registrar.entries else next(iter(registrar.entries), None)
+        if state.aside and of is not None:
+            entry = registrar.entries[of]
+            entry = entry.changed(aside_forgotten=(entry.aside_forgotten or 0) + state.aside)
+            if state.future:
+                entry = entry.changed(future=(entry.future or 0) + state.future)
+            registrar = registrar.changed({of: entry})
+    return registrar.changed({REMOVED: first}).to_json()

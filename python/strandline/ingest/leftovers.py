@@ -9,7 +9,7 @@ from datetime import timedelta
 from strandline.channel import Channel
 from strandline.ingest.names import PARKED, PARKED_FOLDER
 from strandline.ingest.parked.lists import ParkedLists
-from strandline.ingest.recorded import parked_state
+from strandline.ingest.state.parked_state import ParkedState
 
 __all__ = ["remove_unnamed_parked"]
 
@@ -53,7 +53,7 @@ def remove_unnamed_parked(
     lists = ParkedLists(channel.path, storage)
     for name, known in channel.producers.items():
         if name.startswith(PARKED):
-            waiting = lists.waiting(parked_state(name, known), channel.domain)
+            waiting = lists.waiting(ParkedState.of(name, known), channel.domain)
             named.update(file.path for parcel in waiting.parcels for file in parcel.files)
             named.update(each.path for each in waiting.lists)
     removed = sorted(file for file in old if file not in named)

@@ -13,7 +13,7 @@ from strandline.delta.storage import location_of
 from strandline.time.text.calendar import DAY, days_of, format_micros
 
 __all__ = [
-    "AS_KEYS",
+    "BY_KEYS",
     "CORRECTIONS",
     "NAMES_KEY",
     "OWN_PREFIX",
@@ -40,23 +40,20 @@ PARKED_FOLDER = "_ahead"
 WHOLE_STREAM = "stream"
 """The only partition of an ingest that names no partition column."""
 NAMES_KEY = "strandline:names"
-"""The key in the registrar's state that says how the channel's partitions are named: ``keys``, as :func:`partition_names` does;
-``escaped``, without its ``as_keys``. In channels of still earlier releases, which lack it, without ``escaped`` too."""
-
-AS_KEYS = "keys"
+"""The key in the registrar's state that says how the channel's partitions are named."""
+BY_KEYS = "keys"
+"""The value of that key: partitions are named as :func:`partition_names` does."""
 _MICROS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
-def partition_names(table: pa.Table, columns: Sequence[str], *, escaped: bool = True, as_keys: bool = True) -> pa.Array:
+def partition_names(table: pa.Table, columns: Sequence[str]) -> pa.Array:
     """Return each row's partition name, or null where one of the columns is null.
 
     The values of several columns are joined with ``-``. Two partitions must not share a name. Therefore ``\\`` in a value is
-    written ``\\\\``, and ``-`` in any value but the first is written ``\\-``. A channel of an earlier release continues without
-    this escaping (``escaped`` is false).
+    written ``\\\\``, and ``-`` in any value but the first is written ``\\-``.
 
     Values have one name exactly if Spark's ``groupBy`` takes them for one key: ``0.0`` and ``-0.0`` are ``0``, and each NaN is
-    ``nan``. In a channel of an earlier release (``as_keys`` is false) ``-0.0`` is ``-0``, and years beyond 32767 share names
-    with others.
+    ``nan``.
 
     >>> rows = pa.table({"topic": ["a", "a-b"], "part": ["b-c", "c"]})
     >>> print(*partition_names(rows, ["topic", "part"]).to_pylist())
@@ -64,21 +61,21 @@ def partition_names(table: pa.Table, columns: Sequence[str], *, escaped: bool = 
     """
     if not columns:
         return pa.array([WHOLE_STREAM] * table.num_rows, pa.string())
-    texts = [_text_of(table.column(name), as_keys=as_keys) for name in columns]
-    if len(texts) > 1 and escaped:
+    texts = [_text_of(table.column(name)) for name in columns]
+    if len(texts) > 1:
         texts = [pc.replace_substring(text, "\\", "\\\\") for text in texts]
         texts = [texts[0], *(pc.replace_substring(text, "-", "\\-") for text in texts[1:])]
     joined = texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, pa.scalar("-"))
     return joined.combine_chunks() if isinstance(joined, pa.ChunkedArray) else joined
 
 
-def _text_of(column: pa.ChunkedArray, *, as_keys: bool) -> pa.ChunkedArray | pa.Array:
+def _text_of(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
     """Return the values as text."""
     kind = column.type
-    if as_keys and pa.types.is_floating(kind):
+    if pa.types.is_floating(kind):
         return pc.add(column, pa.scalar(0, kind)).cast(pa.string())  # -0.0 + 0.0 is 0.0
     texts = column.cast(pa.string())
-    if not as_keys or not (pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.unit != "ns")):
+    if not (pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.unit != "ns")):
         return texts
     # Arrow writes years of 16 bits: year 67248 as 1712. Years that are not of four digits are written by this project.
     unit = DAY if pa.types.is_date32(kind) else 1_000 if pa.types.is_date64(kind) else _MICROS[kind.unit]

@@ -9,15 +9,11 @@ from typing import Any
 from strandline.channel import Channel, ProducerState, Progress, WriterSession
 from strandline.channel.write.append import Append
 from strandline.errors import IngestError
-from strandline.ingest.recorded import memory_of, own_names
+from strandline.ingest.state.partition_state import IdleState, PartitionState
+from strandline.ingest.state.registrar_state import own_names
 from strandline.time.antichain import Antichain
 
-__all__ = ["REJOINS", "joins_at", "rejoin_partitions", "unknown_partition"]
-
-REJOINS = "rejoins"
-"""The key, in what a partition's state says of its idleness, of one that joins again with the next batch of its ingest."""
-_FORGOTTEN = ("idle", "own", "soon", "dropped")
-"""What the new generation of a partition does not have of the earlier one's state."""
+__all__ = ["joins_at", "rejoin_partitions", "unknown_partition"]
 
 
 def rejoin_partitions(path: str, names: Iterable[str], storage: Mapping[str, str] | None = None) -> int:
@@ -60,11 +56,12 @@ def rejoin_partitions(path: str, names: Iterable[str], storage: Mapping[str, str
                 raise unknown_partition(path, name, partitions)
         states: dict[str, Any] = {}
         for name, joins in _joins_at(progress, partitions, wanted).items():
-            memory = memory_of(name, partitions[name].state)
-            if (memory.get("idle") or {}).get(REJOINS):
+            state = PartitionState.of(name, partitions[name].state)
+            if state.idle is not None and state.idle.rejoins:
                 continue  # an earlier call is not applied yet
-            _check_ahead(path, name, partitions[name], memory, joins)
-            states[name] = _next_generation(memory, [channel.domain.to_json(channel.domain.minimum)], now)
+            _check_ahead(path, name, partitions[name], state, joins)
+            least = [channel.domain.to_json(channel.domain.minimum)]
+            states[name] = _next_generation(state, least, now).to_json()
         return Append(
             session=WriterSession.here(),
             holds=dict.fromkeys(states, Antichain(channel.domain)),
@@ -95,13 +92,13 @@ def _owner(state: ProducerState) -> str | None:
     return state.owner.id if state.owner is not None else None
 
 
-def _check_ahead(path: str, name: str, state: ProducerState, memory: Mapping[str, Any], joins: Antichain) -> None:
+def _check_ahead(path: str, name: str, known: ProducerState, state: PartitionState, joins: Antichain) -> None:
     """Raise unless the partition joins at times of which it has promised some: then it gains by it, and loses nothing."""
     domain = joins.domain
-    was = memory["idle"]["was"] if "idle" in memory and not state.holds else ()
-    promised = Antichain(domain, [*state.holds, *(domain.from_json(time) for time in was)])
+    was = state.idle.promised(domain) if state.idle is not None and not known.holds else ()
+    promised = Antichain(domain, [*known.holds, *was])
     shown = promised.format() if promised else "nothing"
-    if not joins or (promised == joins and "idle" not in memory):
+    if not joins or (promised == joins and state.idle is None):
         raise IngestError(
             "STRANDLINE_REJOIN_IMPOSSIBLE",
             f"Partition {name!r} of {path} holds {shown}, and no other partition of its ingest holds an earlier time. So the "
@@ -119,10 +116,12 @@ def _check_ahead(path: str, name: str, state: ProducerState, memory: Mapping[str
         )
 
 
-def _next_generation(memory: Mapping[str, Any], least: list[Any], now: int) -> dict[str, Any]:
-    kept = {key: value for key, value in memory.items() if key not in _FORGOTTEN}
-    idle = {"was": least, "since": now, REJOINS: True}
-    return {**kept, "generation": memory.get("generation", 1) + 1, "idle": idle}
+def _next_generation(state: PartitionState, least: list[Any], now: int) -> PartitionState:
+    """Return the state of a partition's next generation: its policy begins anew, and it is not waited for until it joins."""
+    generation = 1 if state.generation is None else state.generation
+    state = state.changed(idle=None, own=None, soon=None, dropped=None)
+    idle = IdleState().changed(was=least, since=now, rejoins=True)
+    return state.changed(generation=generation + 1, idle=idle)
 
 
 def unknown_partition(path: str, name: str, partitions: Iterable[str]) -> IngestError:

@@ -65,10 +65,6 @@ class Settings:
     take_over: bool = False
     merge_schema: bool = False
     storage: dict[str, str] | None = field(default=None, repr=False)
-    escaped: bool = True
-    """Whether values of several partition columns are escaped in a name: :func:`~strandline.ingest.names.partition_names`."""
-    as_keys: bool = True
-    """Whether values have one name exactly if they are one key of Spark's ``groupBy``; see there."""
 
     @classmethod
     def of(
@@ -116,49 +112,17 @@ class Settings:
             StrandlineError: An argument is invalid. The error names it.
         """
         columns = (partition,) if isinstance(partition, str) else tuple(partition)
-        named = {"time": [time], "partition": list(columns)}
-        named["policy"] = [c for _, need in policy_needs(policy) for c in (need.mark, need.silent) if c]
-        for what, names in named.items():
-            for name in names:
-                if schema.names.count(name) != 1:
-                    raise _unknown(schema, what, name)
-        for name in columns:
-            kind = schema.field(name).type
-            if not _has_name(kind):
-                raise IngestError(
-                    "STRANDLINE_PARTITION_COLUMN_INVALID",
-                    f"The partition column {name!r} has the type {kind}, which cannot be a name.",
-                    "Cast the column to a string.",
-                )
-        taken = sorted(name for name in schema.names if name.lower() in LATE_COLUMNS)  # Delta has no two that differ in case
-        if taken:
-            raise IngestError(
-                "STRANDLINE_COLUMN_RESERVED",
-                f"The rows have the columns {taken}, which are reserved for the late table.",
-                "Rename them.",
-            )
+        _check_columns(schema, time, columns, policy)
         field = schema.field(time)
         found = default_domain(field) if domain is None else parse_domain(domain) if isinstance(domain, str) else domain
         check_type(field, found)
         with calling(policy, "bind"):
             policy.bind(found)
-        for name in partitions or ():
-            problem = partition_name_problem((only_name(name) or name) if isinstance(name, str) else name)
-            if problem is not None:
-                raise IngestError(
-                    "STRANDLINE_PARTITION_NAME_INVALID",
-                    f"The argument partitions names {name!r}, which {problem}.",
-                    "Remove this name.",
-                )
+        _check_partitions(partitions or ())
         if on_late not in ("setAside", "fail"):
             raise IngestError(
                 "STRANDLINE_OPTION_INVALID", f"onLate is {on_late!r}, not setAside or fail.", "Give setAside or fail."
             )
-        ahead = None
-        if max_ahead is not None:
-            with as_policy_error():
-                ahead = Duration.of(max_ahead, "maxAhead").within(find_coordinate(found, None, "maxAhead")[1], "maxAhead")
-        needs = policy_needs(policy)
         result = cls(
             path=path.rstrip("/") if len(path) > 1 else path,
             schema=pa.schema([pa.field(f.name, f.type) for f in schema]),
@@ -166,11 +130,11 @@ class Settings:
             partition=columns,
             policy=policy,
             domain=found,
-            needs=tuple(needs),
+            needs=tuple(policy_needs(policy)),
             partitions=None if partitions is None else tuple(dict.fromkeys(partitions)),
             on_late=on_late,
             late_path=location_of(late_path or late_path_beside(path)),
-            max_ahead=ahead,
+            max_ahead=None if max_ahead is None else _distance(max_ahead, found),
             future=future_bound(max_future, found, [part.moved_leaves(found) for _, part in policy.by_pattern()]),
             corrections=corrections,
             take_over=take_over,
@@ -236,6 +200,49 @@ class Settings:
             pa.field("_query", pa.string()),
         ]
         return pa.schema([*self.schema, *more])
+
+
+def _check_columns(schema: pa.Schema, time: str, partition: Sequence[str], policy: Policy) -> None:
+    """Raise unless the rows have each column that plays a role once, of a type that can play it, and none of the late table's."""
+    named = {"time": [time], "partition": list(partition)}
+    named["policy"] = [c for _, need in policy_needs(policy) for c in (need.mark, need.silent) if c]
+    for what, names in named.items():
+        for name in names:
+            if schema.names.count(name) != 1:
+                raise _unknown(schema, what, name)
+    for name in partition:
+        kind = schema.field(name).type
+        if not _has_name(kind):
+            raise IngestError(
+                "STRANDLINE_PARTITION_COLUMN_INVALID",
+                f"The partition column {name!r} has the type {kind}, which cannot be a name.",
+                "Cast the column to a string.",
+            )
+    taken = sorted(name for name in schema.names if name.lower() in LATE_COLUMNS)  # Delta has no two that differ in case
+    if taken:
+        raise IngestError(
+            "STRANDLINE_COLUMN_RESERVED",
+            f"The rows have the columns {taken}, which are reserved for the late table.",
+            "Rename them.",
+        )
+
+
+def _check_partitions(partitions: Sequence[str]) -> None:
+    """Raise if an entry of ``partitions`` is a name that no partition can have."""
+    for name in partitions:
+        problem = partition_name_problem((only_name(name) or name) if isinstance(name, str) else name)
+        if problem is not None:
+            raise IngestError(
+                "STRANDLINE_PARTITION_NAME_INVALID",
+                f"The argument partitions names {name!r}, which {problem}.",
+                "Remove this name.",
+            )
+
+
+def _distance(max_ahead: str | int | Duration, domain: TimeDomain) -> int:
+    """Return ``max_ahead`` in units of the first coordinate. Raises :class:`PolicyError` if it is not of such units."""
+    with as_policy_error():
+        return Duration.of(max_ahead, "maxAhead").within(find_coordinate(domain, None, "maxAhead")[1], "maxAhead")
 
 
 def _unknown(schema: pa.Schema, what: str, name: str) -> IngestError:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from strandline.channel import Channel, ProducerState
 from strandline.channel.statements.statement import REGISTRAR
 from strandline.delta.store_errors import without_secrets
 from strandline.errors import StrandlineError, printable
-from strandline.ingest.recorded import entries_of, memory_of
+from strandline.ingest.state.partition_state import PartitionState
+from strandline.ingest.state.query_entry import QueryEntry
+from strandline.ingest.state.registrar_state import RegistrarState
 from strandline.page.cursor import Cursor, moment_of, texts
 from strandline.page.model import ChannelView, Distance, Holding, Late, Problem, RowsByTime
 from strandline.report.holders import kind_of
@@ -77,22 +80,20 @@ def view_of(cursor: Cursor, id: str, label: str, *, most: int, now_ms: int, stal
     )
 
 
-def _entries(cursor: Cursor) -> Mapping[str, Mapping[str, Any]]:
+def _entries(cursor: Cursor) -> Mapping[str, QueryEntry]:
     """Return what ingests keep in the channel; nothing if it cannot be read (:func:`late_counts` says so)."""
     try:
-        return entries_of(cursor.progress)
+        return RegistrarState.of(cursor.progress).entries
     except StrandlineError:
         return {}
 
 
 def _holding(cursor: Cursor, name: str, state: ProducerState, ingests: Mapping[str, Any], now_ms: int) -> Holding:
     kind = kind_of(name, state, ingests)
-    memory: dict[str, Any] = {}
+    remembered = PartitionState()
     if kind == "partition":
-        try:
-            memory = memory_of(name, state.state)
-        except StrandlineError:
-            memory = {}
+        with suppress(StrandlineError):
+            remembered = PartitionState.of(name, state.state)
     owner = state.owner
     return Holding(
         name=printable(name),
@@ -102,9 +103,9 @@ def _holding(cursor: Cursor, name: str, state: ProducerState, ingests: Mapping[s
         behind=_behind(cursor, cursor.lead.least(state.holds)),
         since=cursor.since(name),
         session=None if owner is None else str(owner),
-        state="idle" if "idle" in memory else "closed" if owner is None else "gone" if owner.is_dead() else "open",
-        last_rows_ms=moment_of(memory.get("at", 0)),
-        aside=memory.get("aside", 0),
+        state="idle" if remembered.idle is not None else "closed" if owner is None else "gone" if owner.is_dead() else "open",
+        last_rows_ms=moment_of(remembered.at or 0),
+        aside=remembered.aside or 0,
         lag=cursor.lag(name, now_ms),
     )
 
@@ -139,10 +140,10 @@ def late_counts(cursor: Cursor) -> Late | None:
         IngestError: The states that ingests keep cannot be read.
     """
     progress = cursor.progress
-    entries = entries_of(progress)
+    entries = RegistrarState.of(progress).entries
     if not entries:
         return None
-    aside = sum(entry.get("aside", 0) + entry.get("asideForgotten", 0) for entry in entries.values())
+    aside = sum((entry.aside or 0) + (entry.aside_forgotten or 0) for entry in entries.values())
     total, parked = aside, 0
     for name, state in cursor.states:
         memory = state.state
@@ -152,7 +153,7 @@ def late_counts(cursor: Cursor) -> Late | None:
             parked += _count(memory.get("rows"))
         elif kind == "partition":
             total += _count(memory.get("aside"))
-    policies = dict.fromkeys(printable(entry["policy"]) for entry in entries.values() if "policy" in entry)
+    policies = dict.fromkeys(printable(entry.policy) for entry in entries.values() if entry.policy is not None)
     return Late(total, aside, parked, tuple(policies), ())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from strandline.channel import Channel, ProducerState
 from strandline.channel.progress.query_producer_state import QueryProducerState
@@ -11,7 +11,8 @@ from strandline.channel.statements.inputs import Input
 from strandline.channel.statements.statement import REGISTRAR
 from strandline.delta.store_errors import without_secrets
 from strandline.errors import StrandlineError, printable
-from strandline.ingest.recorded import entries_of
+from strandline.ingest.state.query_entry import QueryEntry
+from strandline.ingest.state.registrar_state import RegistrarState
 from strandline.page.cursor import Cursor, texts
 from strandline.page.model import ChannelView, Edge, Node, Unread
 from strandline.report.graph import query_in
@@ -81,7 +82,7 @@ class _Graph:
     def add_writers(self, view: ChannelView, cursor: Cursor) -> None:
         """Add who writes a channel: each query, each ingest, and all other producers as one node."""
         try:
-            ingests: Mapping[str, Any] = entries_of(cursor.progress)
+            ingests: Mapping[str, QueryEntry] = RegistrarState.of(cursor.progress).entries
         except StrandlineError:
             ingests = {}
         groups: dict[tuple[str, str], _Writers] = {}
@@ -106,11 +107,11 @@ class _Graph:
             self._add_query(view, cursor, query, name, state)
 
     def _add_group(
-        self, view: ChannelView, cursor: Cursor, kind: str, query: str, group: _Writers, ingests: Mapping[str, Any]
+        self, view: ChannelView, cursor: Cursor, kind: str, query: str, group: _Writers, ingests: Mapping[str, QueryEntry]
     ) -> None:
         id_ = f"{kind}-{view.id}-{query}"
         if kind == "ingest":
-            policy = ingests.get(query, {}).get("policy")
+            policy = ingests.get(query, QueryEntry()).policy
             label, note = "ingest", f"{policy or 'no query'}, {_count(group.count, 'producer')}"
         else:
             label, note = _count(group.count, "producer"), "outside" if view.sealed else "and more may join"

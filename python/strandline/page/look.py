@@ -14,8 +14,8 @@ from strandline.channel import Channel
 from strandline.delta.storage import location_of
 from strandline.delta.store_errors import without_secrets
 from strandline.errors import ScopeError, StrandlineError, printable
-from strandline.ingest.late.late_table import in_common
 from strandline.ingest.names import late_path_beside
+from strandline.ingest.state.registrar_state import RegistrarState
 from strandline.page.channel_view import late_counts, problem_of, view_of
 from strandline.page.cursor import Cursor, moment_of
 from strandline.page.graph import Shown, graph_of
@@ -234,7 +234,8 @@ class _Slot:
     def late_tables(self, channel: Channel) -> tuple[LateTableView, ...]:
         if self._tables is None:
             self._tables = LateTables(channel.path, self._storage)
-        paths = [location_of(entry.get("late") or late_path_beside(channel.path)) for entry in in_common(channel).values()]
+        entries = RegistrarState.of(channel.progress).entries.values()
+        paths = [location_of(entry.late or late_path_beside(channel.path)) for entry in entries]
         return self._tables.view(dict.fromkeys(paths))
 
 

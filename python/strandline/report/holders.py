@@ -12,7 +12,7 @@ from strandline.errors import StrandlineError
 from strandline.ingest import Status
 from strandline.ingest.admin import PartitionStatus, status_of
 from strandline.ingest.names import CORRECTIONS, PARKED
-from strandline.ingest.recorded import entries_of
+from strandline.ingest.state.registrar_state import RegistrarState
 from strandline.report.explanation import moment
 from strandline.report.history import History
 from strandline.report.shell_words import drop_command
@@ -70,7 +70,7 @@ class Describer:
         self.problem: str | None = None
         """Why the states of an ingest cannot be read."""
         try:
-            self._queries = frozenset(entries_of(channel.progress))
+            self._queries = frozenset(RegistrarState.of(channel.progress).entries)
             if self._queries:
                 self._status = status_of(channel)
                 self._partitions = {each.name: each for each in self._status.partitions}

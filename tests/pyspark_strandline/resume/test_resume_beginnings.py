@@ -8,7 +8,8 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from pyspark_strandline.resume.beginnings import check_beginnings
-from pyspark_strandline.resume.sink import FirstBatch, Rows
+from pyspark_strandline.resume.sink import FirstBatch
+from pyspark_strandline.resume.written import Rows
 from resumed import commit, reader
 from strandline.channel import Channel
 from strandline.channel.statements.beginning import Beginning

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from pyspark_strandline.resume.sink import FirstBatch, Rows
+from pyspark_strandline.resume.sink import FirstBatch
+from pyspark_strandline.resume.written import Rows
 from pyspark_strandline.write.channel.channel_output import ChannelOutput
 from pyspark_strandline.write.channel.written_files import WrittenFiles
 from pyspark_strandline.write.commit_record import CommitRecord

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_strandline.resume.sink import FirstBatch, Rows, rows_of, written
+from pyspark_strandline.resume.sink import FirstBatch
+from pyspark_strandline.resume.written import Rows, rows_of, written
 from resumed import commit
 from strandline.channel import Channel
 from strandline.channel.statements.inputs import Input

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -380,21 +379,6 @@ def test_parked_rows_of_another_machine_are_released_when_an_operator_says_that_
     bench.run((61, "b", 5))
     assert [row[2] for row in bench.rows()] == [0, 0, 3, 1, 2, 4, 5]
     assert bench.frontier() == [60]
-
-
-def test_a_channel_of_the_release_before_keeps_its_names_when_it_was_sealed(tmp_path: Path) -> None:
-    """Its registrar has no state then: that an ingest was there is seen by its partitions."""
-    schema = pa.schema([("t", pa.int64()), ("p", pa.string()), ("q", pa.string())])
-    bench = Bench(tmp_path, ordered(), schema, partition=["p", "q"])
-    assert bench.ingest.settings.escaped
-    Channel.create(bench.settings.path, bench.settings.channel_schema, time="t")
-    bench.ingest.settings = replace(bench.settings, escaped=False)
-    bench.run((1, "a", "b-c"))
-    bench.channel.append([], statements={}, states={"$registrar": {}})
-    bench.restart()
-    assert not bench.ingest.settings.escaped
-    bench.run((2, "a", "b-c"))
-    assert bench.holds() == {"a-b-c": [2]}
 
 
 def test_the_page_names_only_conditions_and_calls_that_there_are() -> None:

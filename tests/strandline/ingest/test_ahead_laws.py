@@ -23,6 +23,7 @@ from strandline.ingest.names import PARKED
 from strandline.ingest.parked import lists
 from strandline.ingest.parked.lists import ParkedLists
 from strandline.ingest.parked.parcel import first_coordinate
+from strandline.ingest.state.parked_state import ParkedState
 from strandline.report import verify
 from strandline.time.arrow import arrow_type
 from strandline.time.domain import Time, TimeDomain, parse_domain
@@ -100,7 +101,7 @@ def waiting(path: str) -> list[tuple[Time, Time, set[int]]]:
     """The parcels that wait: least and greatest time, and the rows."""
     channel = Channel.open(path)
     known = channel.producers.get(PARKED)
-    parcels = [] if known is None else ParkedLists(path).waiting(known.state, channel.domain).parcels
+    parcels = [] if known is None else ParkedLists(path).waiting(ParkedState.of(PARKED, known), channel.domain).parcels
     return [
         (each.least, each.greatest, set(channel.read_files(list(each.files))["n"].to_pylist()))
         for each in parcels

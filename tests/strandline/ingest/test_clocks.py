@@ -17,6 +17,7 @@ from ingest_bench import SCHEMA, Bench
 from strandline.ingest import Moment, bounded, idle, status
 from strandline.ingest.clocks.moment import Clock
 from strandline.ingest.clocks.tick import Tick
+from strandline.ingest.state.query_entry import ClockState
 
 HOUR, YEAR = 3_600_000, 365 * 24 * 3_600_000
 NOW = 1_770_000_000_000
@@ -149,14 +150,6 @@ def test_a_promise_by_the_clock_waits_until_the_clock_is_believed() -> None:
     assert clock.at(machine.moment()).trusted_ms == machine.wall, "an earlier time closes nothing: it is believed at once"
 
 
-def test_a_clock_of_an_earlier_release_goes_on() -> None:
-    old = Clock.from_json({"listened": 5000, "run": "r", "planned": 1000})
-    assert (old.listened, old.wall_ms, old.tick) == (5000, None, None)
-    new = old.at(Moment(NOW, NOW, "s", tick=Tick("boot", 7, 7)))
-    assert (new.listened, new.wall_ms) == (5000, NOW)
-    assert Clock.from_json(new.to_json()) == new
-
-
 def test_ticks_of_two_processes_are_compared() -> None:
     asked = "from strandline.ingest.clocks.tick import Tick; print(*Tick.now())"
     before = Tick.now()
@@ -192,7 +185,7 @@ def test_clocks_count_true_time(events: list[tuple[str, int]], counts: str) -> N
             machine.restart()
         else:
             listened += amount
-        clock = Clock.from_json(clock.to_json()).at(machine.moment())
+        clock = ClockState.of(clock, certain=True).clock.at(machine.moment())
         assert clock.listened == listened
         assert abs((clock.wall_ms or 0) - start - (machine.true - NOW)) <= 10 * len(events)  # a step so small is none
 

@@ -53,7 +53,7 @@ def states(channel: Channel) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for name, (seq, holds, owner, state) in channel.producers.items():
         if name.startswith(PARKED) and state:
-            state = {**state, "parked": [parcel[1:] for parcel in state["parked"]]}
+            state = {**state, "parked": [p["rows"] if isinstance(p, dict) else p[1:] for p in state["parked"]]}
         result[name] = (seq, holds, owner, state)
     return result
 

@@ -33,7 +33,7 @@ from strandline.ingest import (
     status,
 )
 from strandline.ingest.late import late_table as late
-from strandline.ingest.late.late_table import LateTable, Publication, in_common
+from strandline.ingest.late.late_table import LateTable, Publication
 
 
 def copied(late_path: str, how: str, elsewhere: str) -> str:
@@ -66,18 +66,6 @@ def killed_before_publishing(bench: Bench, *rows: tuple[Any, ...]) -> None:
         with pytest.raises(KeyboardInterrupt):
             bench.run(*rows)
     bench.batch += 1
-    bench.restart()
-
-
-def as_the_release_before_left_it(bench: Bench) -> None:
-    """The channel does not say which batch had late rows."""
-    registrar = bench.channel.progress.get("$registrar")
-    assert registrar is not None
-    state = {
-        query: {key: value for key, value in entry.items() if key != "newest"} if isinstance(entry, dict) else entry
-        for query, entry in registrar.state.items()
-    }
-    bench.channel.append([], statements={}, states={"$registrar": state})
     bench.restart()
 
 
@@ -144,23 +132,6 @@ def test_rows_of_a_late_table_whose_older_copy_took_its_place_come_in(tmp_path: 
     assert sorted(row[2] for row in bench.rows()) == [0, 1, 2, 3]
 
 
-def test_what_an_earlier_release_readmitted_is_not_readmitted_again(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, ordered(), corrections=True)
-    path, corrections = bench.settings.path, "strandline:corrections"
-    bench.run((10, "a", 0))
-    bench.run((1, "a", 1))
-    said = {corrections: bench.channel.producers[corrections].holds}
-    known: Any = bench.channel.progress.get("$registrar")
-    entry = {key: value for key, value in known.state["q"].items() if key != "moved"}
-    states = {corrections: {"done": {"q": 1}}, "$registrar": {**known.state, "q": entry}}
-    bench.channel.append([], statements=said, states=states, take_over=True)
-    assert bench.channel.producers[corrections].state == {"done": {"q": 1}}
-    bench.run((2, "a", 2))
-    assert readmit(path).rows == 1
-    assert bench.channel.producers[corrections].state["late"] == {"q": [[0, 2]]}
-    assert sorted(row[2] for row in bench.rows()) == [0, 2]
-
-
 def test_a_row_that_only_cancels_is_not_readmitted_when_its_batch_comes_while_readmit_looks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,22 +160,13 @@ def test_a_row_that_only_cancels_is_not_readmitted_when_its_batch_comes_while_re
 # ------------------------------------------------------------------------------------------------- a shared late table
 
 
-@pytest.mark.parametrize("before", ["no", "of an earlier release"])
-def test_queries_of_one_id_in_two_channels_do_not_share_a_late_table(tmp_path: Path, before: str) -> None:
+def test_queries_of_one_id_in_two_channels_do_not_share_a_late_table(tmp_path: Path) -> None:
     shared = str(tmp_path / "late")
     first = Bench(tmp_path / "1", ordered(), late_path=shared, corrections=True)
     first.run((10, "a", 0))
-    if before == "no":
-        first.run((1, "a", 1))
-    else:  # which said the query alone
-        reports = first.take([(1, "a", 1)])
-        table = Table(shared)
-        table.commit(table.loaded_version + 1, [f for r in reports for f in r.late_files], "{}", {"q": 1})
-        first.batch = 2
+    first.run((1, "a", 1))
     second = Bench(tmp_path / "2", ordered(), late_path=shared, corrections=True)
     second.run((10, "a", 100))
-    if before != "no":
-        second.batch = 3
     version = second.channel.version
     for _ in range(2):
         with pytest.raises(IngestError, match=r"STRANDLINE_LATE_TABLE_SHARED.*query q .*latePath"):
@@ -213,10 +175,9 @@ def test_queries_of_one_id_in_two_channels_do_not_share_a_late_table(tmp_path: P
     assert second.channel.version == version
     assert first.late("n") == [(1,)]
     assert readmit(second.settings.path, shared).rows == 0
-    if before == "no":
-        first.run((2, "a", 2))
-        assert first.late("n") == [(1,), (2,)]
-        assert readmit(first.settings.path, shared).rows == 2
+    first.run((2, "a", 2))
+    assert first.late("n") == [(1,), (2,)]
+    assert readmit(first.settings.path, shared).rows == 2
     apart = Bench(tmp_path / "2", ordered(), late_path=str(tmp_path / "apart"), corrections=True)
     apart.batch = second.batch
     apart.run((5, "a", 101))
@@ -257,22 +218,6 @@ def test_of_two_channels_that_begin_to_share_a_late_table_at_once_one_is_refused
         first.commit(reports)
     assert status(first.settings.path).aside == 0
     assert first.late("n") == [(2,)]
-
-
-def test_a_query_that_published_under_the_earlier_form_goes_on(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, ordered())
-    bench.run((10, "a", 0))
-    reports = bench.take([(1, "a", 1)])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LateTable, "publish", lambda *_: None)
-        bench.commit(reports)
-    table = Table(bench.settings.late_path)
-    table.commit(table.loaded_version + 1, [f for r in reports for f in r.late_files], "{}", {"q": 1})
-    bench.batch = 2
-    bench.restart()
-    assert status(bench.settings.path).unpublished == ()
-    bench.run((2, "a", 2))
-    assert bench.late("n") == [(1,), (2,)]
 
 
 # ------------------------------------------------------------------------------------------------- files that are gone
@@ -509,48 +454,7 @@ def test_a_damaged_late_table_stops_its_own_query_only(tmp_path: Path) -> None:
         give_up_late_rows(path, "1")
 
 
-def test_two_at_once_replace_what_an_earlier_release_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = Bench(tmp_path, ordered())
-    bench.run((10, "a", 0))
-    reports = bench.take([(1, "a", 1)])
-    table = Table(bench.settings.late_path)
-    table.commit(table.loaded_version + 1, [f for r in reports for f in r.late_files], "{}", {"q": 1})
-    bench.restart()
-    real, others = late.write_deltalake, []
-
-    def slow(*args: Any, **more: Any) -> None:
-        if not others:
-            others.append(1)
-            others.append(publish_late_rows(bench.settings.path))
-        real(*args, **more)
-
-    monkeypatch.setattr(late, "write_deltalake", slow)
-    bench.run((2, "a", 2))
-    assert others == [1, 1]
-    assert bench.late("n") == [(2,)]
-
-
 # ------------------------------------------------------------------------------------------------- where ranges begin
-
-
-@pytest.mark.parametrize("how", ["another path", "moved away"])
-def test_a_late_table_of_an_earlier_release_is_readmitted_after_the_next_one(tmp_path: Path, how: str) -> None:
-    bench = Bench(tmp_path, ordered(), corrections=True)
-    path, first, again = bench.settings.path, bench.settings.late_path, bench
-    bench.run((10, "a", 0))
-    bench.run((1, "a", 1))
-    bench.run((2, "a", 2))
-    as_the_release_before_left_it(bench)
-    if how == "another path":
-        again = Bench(tmp_path, ordered(), corrections=True, late_path=str(tmp_path / "next"))
-        again.batch = bench.batch
-    else:
-        first = str(shutil.move(first, tmp_path / "away"))
-        publish_late_rows(path, late_path=first)
-    again.run((3, "a", 3))
-    assert readmit(path, again.settings.late_path).rows == 1
-    assert readmit(path, first).rows == 2
-    assert sorted(row[2] for row in bench.rows()) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("order", [("channel_late", "first"), ("first", "channel_late")])
@@ -602,21 +506,6 @@ def test_a_place_where_no_late_table_is_does_not_give_up_rows(tmp_path: Path) ->
     assert bench.late("n") == [(1,)]
 
 
-def test_a_batch_that_an_earlier_release_put_in_the_place_of_another_is_published(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, ordered())
-    bench.run((10, "a", 0))
-    reports = bench.take([(1, "a", 1)])
-    table = Table(bench.settings.late_path)  # as earlier releases did it: the late table first
-    table.commit(table.loaded_version + 1, [file for report in reports for file in report.late_files], "{}", {"q": 1})
-    bench.restart()
-    killed_before_publishing(bench, (2, "a", 2))
-    table.load()
-    assert table.commit(table.loaded_version + 1, [], "{}", {"q:replaced": 1})
-    assert status(bench.settings.path).unpublished == ()
-    bench.run((3, "a", 3))
-    assert bench.late("n") == [(1,), (3,)]
-
-
 def test_rows_of_another_channels_query_are_not_taken_for_those_that_wait(tmp_path: Path) -> None:
     other = Bench(tmp_path / "other", ordered())
     other.run((10, "a", 0))
@@ -662,7 +551,7 @@ def test_a_late_table_on_another_storage_is_opened_only_by_who_names_it(
     bench.run((9, "a", 0))
     killed_before_publishing(bench, (1, "a", 1))
     channel = Channel.open(path)
-    state = in_common(channel)
+    state = channel.progress.get(REGISTRAR).state
     channel.append([], statements={}, states={REGISTRAR: {**state, "q": {**state["q"], "late": address}}})
     assert f"the late table {address} cannot be read: [STRANDLINE_LATE_TABLE_ELSEWHERE]" in str(status(path, storage))
     for call in (publish_late_rows, partial(give_up_late_rows, query="q")):
@@ -686,7 +575,7 @@ def test_only_staged_files_are_published(tmp_path: Path) -> None:
     bench.run((9, "a", 0))
     bench.run((1, "a", 1))
     channel = Channel.open(path)
-    state = in_common(channel)
+    state = channel.progress.get(REGISTRAR).state
     pending = {**state["q"]["pending"], "batch": 7, "files": [["part-1.parquet", 1, 1]]}
     channel.append([], statements={}, states={REGISTRAR: {**state, "q": {**state["q"], "pending": pending}}})
     assert "STRANDLINE_PATH_OUTSIDE_TABLE" in str(status(path))

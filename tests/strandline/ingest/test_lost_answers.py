@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +27,6 @@ from strandline.ingest import (
     status,
 )
 from strandline.ingest.late.late_table import LateTable
-from strandline.ingest.recorded import registrar_state
-from strandline.ingest.settings import LATE_COLUMNS
-from strandline.ingest.task.row_digest import RowDigest
 
 
 class CrashError(Exception):
@@ -164,27 +160,6 @@ def test_late_rows_whose_publication_was_interrupted_are_published_by_whoever_co
         assert bench.late() == [(3, "a", 1)]
 
 
-def test_a_batch_that_an_earlier_release_left_half_done_is_completed(tmp_path: Path) -> None:
-    """Late rows reached the late table before the channel's commit. The replay decides what they are, also if it differs."""
-    for i, again in enumerate([[(3, "a", 1), (6, "a", 2)], [(3, "a", 1), (4, "a", 3), (6, "a", 2)], [(6, "a", 2)]]):
-        bench = Bench(tmp_path / str(i), ordered())
-        bench.run((5, "a", 0), (2, "b", 8))
-        bench.run((1, "b", 9))
-        reports = bench.take([(3, "a", 1), (6, "a", 2)])
-        files = [file for report in reports for file in report.late_files]
-        table = Table(bench.settings.late_path)
-        said = json.dumps({"strandlineLate": {"query": "q", "batch": 2, "rows": [["a", "late", 1]]}})
-        assert table.commit(table.loaded_version + 1, files, said, {"q": 2})
-        bench.restart()
-        bench.run(*again)
-        if not any(row[0] < 5 for row in again):
-            bench.run((4, "a", 5), (6, "a", 6))
-        assert (1, "b", 9) in bench.late()
-        wanted = [row for row in again if row[0] < 5] or [(3, "a", 1), (4, "a", 5)]
-        assert [row for row in bench.late() if row[1] == "a"] == wanted
-        assert len(bench.late(*LATE_COLUMNS)) == 1 + len(wanted)
-
-
 def test_two_queries_with_one_id_do_not_lose_the_seconds_rows_in_silence(tmp_path: Path) -> None:
     one, two = Bench(tmp_path, ordered(), query="q"), Bench(tmp_path, ordered(), query="q")
     one.run((1, "a", 0))
@@ -257,28 +232,6 @@ def test_other_rows_of_the_same_partitions_and_times_are_other_rows(tmp_path: Pa
         with pytest.raises(IngestError, match="STRANDLINE_REPLAY_DIFFERS.*6 rows that are not the same"):
             bench.run(*((*row[:2], row[2] + 100 * (n == changed)) for n, row in enumerate(rows)))
     assert bench.run(*rows[::-1], tasks=3) is None
-
-
-def test_what_an_earlier_release_recorded_tells_only_the_newest_batch(tmp_path: Path) -> None:
-    """Its digest has partitions and times only. Spark repeats the newest batch as it was; an earlier one may have other rows."""
-    bench = Bench(tmp_path, ordered())
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RowDigest, "result", lambda digest: (digest._rows, digest._sum & (1 << 63) - 1))
-        for n in range(3):
-            bench.run((1, "a", n))
-        assert "content" not in registrar_state(bench.channel.progress)["q"]
-    bench.batch, refused = 1, "STRANDLINE_REPLAY_DIFFERS.*batches up to 2.*restored"
-    with pytest.raises(IngestError, match=refused):
-        bench.run((1, "a", 1))
-    for batch, row, known in [(2, (1, "a", 2), None), (2, (2, "a", 2), "STRANDLINE_REPLAY_DIFFERS")]:
-        bench.batch = batch
-        with nullcontext() if known is None else pytest.raises(IngestError, match=known):
-            assert bench.run(row) is None
-    bench.batch = 3
-    bench.run((1, "a", 3))
-    bench.batch = 3
-    with pytest.raises(IngestError, match="STRANDLINE_REPLAY_DIFFERS"):
-        bench.run((1, "a", 4))
 
 
 def test_a_channel_that_was_restored_does_not_go_on_beside_a_late_table_that_was_not(tmp_path: Path) -> None:

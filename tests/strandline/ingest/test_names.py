@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from glob import escape
 from pathlib import Path
@@ -91,19 +90,6 @@ def test_rows_of_both_zeros_are_of_one_partition(tmp_path: Path) -> None:
     assert bench.holds() == {"0": [2], "nan": [4]}
     bench.run((1, -0.0, 4))
     assert bench.late("n", "_partition") == [(4, "0")]
-
-
-def test_a_channel_of_an_earlier_release_goes_on_with_its_names(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, ordered(), FLOATS)
-    bench.ingest.settings = replace(bench.settings, as_keys=False)
-    start = bench.ingest.start
-    bench.ingest.start = lambda: replace(start(), as_keys=False)  # type: ignore[method-assign]
-    bench.run((1, 0.0, 0), (2, -0.0, 1))
-    assert bench.holds() == {"0": [1], "-0": [2]}
-    for n in (3, 4):
-        bench.restart()
-        bench.run((n, 0.0, n), (n, -0.0, n))
-        assert bench.holds() == {"0": [n], "-0": [n]}
 
 
 def test_a_manifest_counts_rows_of_both_zeros_together(tmp_path: Path) -> None:

@@ -177,8 +177,8 @@ def test_a_newly_named_partition_has_not_been_silent_yet(tmp_path: Path) -> None
     assert not more.late()
 
 
-def test_a_channel_in_which_an_earlier_release_left_nobody_to_go_on_from_takes_rows_again(tmp_path: Path) -> None:
-    """All that an ingest had was given up but one that nobody waited for: it goes on where new partitions join."""
+def test_a_channel_in_which_nobody_is_left_to_go_on_from_takes_rows_again(tmp_path: Path) -> None:
+    """A program gave up all that an ingest had but one that nobody waited for: it goes on where new partitions join."""
     bench = Bench(tmp_path, idle(ordered(), "10 seconds"))
     bench.run((5, "a", 0), (3, "b", 1), now=1, **RUN)
     bench.run((9, "a", 2), now=10_001, **RUN)

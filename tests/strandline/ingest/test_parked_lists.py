@@ -71,8 +71,8 @@ def test_a_commit_does_not_grow_with_what_waits(tmp_path: Path) -> None:
 
 
 @pytest.mark.drawn
-def test_a_state_of_an_earlier_release_goes_on(tmp_path: Path) -> None:
-    """It names each parcel itself, however many there are."""
+def test_a_state_that_names_very_many_parcels_goes_on(tmp_path: Path) -> None:
+    """Somebody wrote it who makes no lists."""
     bench = ahead(tmp_path)
     listed = [one for file in lists_of(bench) for one in json.loads(file.read_text())["parked"]]
     own = [entry for entry in state_of(bench)["parked"] if isinstance(entry, list)]

@@ -267,34 +267,6 @@ def test_a_manifest_names_partitions_of_several_columns_as_its_rows_do(tmp_path:
     assert bench.holds() == {"a-b\\-c": [], "a-b-c": [2]}
 
 
-def test_a_channel_of_an_earlier_release_keeps_its_names(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, ordered(), TWO, partition=["p", "q"])
-    bench.run((1, "a", "b", 0))
-    channel = bench.channel  # as it would be without the mark that names are escaped
-    registrar = channel.progress.get("$registrar")
-    assert registrar is not None
-    state = {key: value for key, value in registrar.state.items() if key != "strandline:names"}
-    channel.append([], statements={}, states={"$registrar": state})
-    bench = Bench(tmp_path, ordered(), TWO, partition=["p", "q"])
-    bench.batch = 1
-    bench.run((2, "t", "my-topic", 1))
-    bench.run((3, "t", "my-topic", 2))
-    assert bench.holds() == {"a-b": [1], "t-my-topic": [3]}
-
-
-def test_a_channel_of_an_earlier_release_in_which_nobody_had_spoken_keeps_its_names(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, ordered(), TWO, partition=["p", "q"])
-    bench.run((1, None, "b", 0))
-    registrar = bench.channel.progress.get("$registrar")
-    assert registrar is not None
-    state = {key: value for key, value in registrar.state.items() if key != "strandline:names"}
-    bench.channel.append([], statements={}, states={"$registrar": state})
-    for n in range(2, 5):
-        bench.restart()
-        bench.run((n, "t", "my-topic", n))
-        assert bench.holds() == {"t-my-topic": [n]}
-
-
 def test_a_batch_of_nobodys_rows_is_taken_in_under_policies_that_ask_for_different_things(tmp_path: Path) -> None:
     inner = saved(tmp_path, manifest({("a", 1): 1}))
     bench = Bench(tmp_path, composed({"a": inner, "*": ordered()}))

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from column_forms import columns_for
 from ingest_bench import SCHEMA, Bench
 from strandline.errors import StrandlineError
 from strandline.ingest import bounded, composed, idle, manifest, ordered, parse_policy, status
@@ -113,50 +112,6 @@ def test_silence_counts_from_a_change_of_the_clock(back: Any, tmp_path: Path) ->
     other.run((8, "a", 4), **{**at(YEARS + 11), "run": "one"})
     assert other.frontier() == [8]
     assert verify(other.settings.path).sound
-
-
-def as_before(bench: Bench, **heard: int) -> None:
-    """Let partitions have readings as a release wrote them that had one key for both clocks."""
-    channel = bench.channel
-    for name, reading in heard.items():
-        known = channel.producers[name]
-        state = {key: value for key, value in known.state.items() if key != "heardWall"} | {"heard": reading}
-        channel.append([], statements={name: list(known.holds)}, states={name: state}, owner=known.owner)
-    bench.restart()
-
-
-@pytest.mark.parametrize("columns", [False, True], ids=["one by one", "as columns"])
-def test_each_clock_has_a_key_and_readings_of_the_wall_under_the_old_one_are_taken(tmp_path: Path, columns: bool) -> None:
-    with columns_for(all_=columns):
-        bench = Bench(tmp_path, WALL)
-        bench.run((5, "a", 0), (3, "b", 1), **at(YEARS + 1))
-        bench.run((3, "b", 1), **at(YEARS + 5))
-        moment = at(YEARS + 5)["now"]
-        assert {"heard", "heardWall"} & bench.channel.producers["b"].state.keys() == {"heardWall"}
-        as_before(bench, b=moment)
-        bench.run((6, "a", 2), **at(YEARS + 6.9))
-        assert bench.frontier() == [3]
-        bench.run((7, "a", 2), **at(YEARS + 7))
-        assert bench.frontier() == [7]
-        bench.run((8, "b", 2), **at(YEARS + 8))
-        assert bench.channel.producers["b"].state.get("heardWall") == at(YEARS + 8)["now"]
-        assert "heard" not in bench.channel.producers["b"].state
-    assert verify(bench.settings.path).sound
-
-
-@pytest.mark.parametrize("columns", [False, True], ids=["one by one", "as columns"])
-@pytest.mark.parametrize("policy", [WALL, idle(ordered(), "2 hours")], ids=str)
-def test_a_reading_that_can_be_of_neither_clock_is_refused(tmp_path: Path, policy: Any, columns: bool) -> None:
-    with columns_for(all_=columns):
-        bench = Bench(tmp_path, policy)
-        bench.run((5, "a", 0), (3, "b", 1), **at(YEARS + 1))
-        as_before(bench, b=50 * HOUR)
-        version = bench.channel.version
-        with pytest.raises(StrandlineError, match=rf"STRANDLINE_INGEST_STATE_INVALID.*'b' has {50 * HOUR} for 'heard'"):
-            bench.run((6, "a", 2), **at(YEARS + 9))
-        assert bench.channel.version == version
-        bench.run((9, "a", 2), (9, "b", 2), **at(YEARS + 9))  # with rows of the partition its state is a new one
-        assert bench.frontier() == [9]
 
 
 def test_another_query_that_takes_over_counts_from_then(tmp_path: Path) -> None:

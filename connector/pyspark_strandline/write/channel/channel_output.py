@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from pyspark_strandline.resume.row_counter import RowCounter
-from pyspark_strandline.resume.sink import FirstBatch, Writer, go_on, open_output, writer_of
+from pyspark_strandline.resume.sink import FirstBatch, go_on
+from pyspark_strandline.resume.written import Writer, open_output, writer_of
 from pyspark_strandline.write.channel.open_channel import OpenChannel
 from pyspark_strandline.write.channel.output_checks import (
     check_begun,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from pyspark_strandline.resume.sink import Writer, writer_of
+from pyspark_strandline.resume.written import Writer, writer_of
 from pyspark_strandline.write.channel.open_channel import OpenChannel
 from strandline.channel import Channel
 from strandline.channel.progress.query_producer_state import QueryProducerState

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from strandline.ingest.clocks.tick import Tick
 
@@ -108,33 +106,6 @@ class Clock:
         if now - doubted >= _BELIEVED_AFTER_MS:
             return replace(self, offset=offset, doubted=None)
         return replace(self, doubted=doubted)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the form that a statement carries."""
-        known = {
-            "wall": self.wall_ms,
-            "real": self.real_ms or None,
-            "tick": None if self.tick is None else list(self.tick),
-            "offset": self.offset or None,
-            "doubted": self.doubted,
-        }
-        result = {"listened": self.listened, "run": self.run, "planned": self.planned_ms}
-        return {**result, **{key: value for key, value in known.items() if value is not None}}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any] | None) -> Clock:
-        """Read what :meth:`to_json` wrote. An absent value gives a clock at 0. An earlier release wrote the first three."""
-        values = value or {}
-        return cls(
-            values.get("listened", 0),
-            values.get("run", ""),
-            values.get("planned", 0),
-            values.get("wall"),
-            values.get("real", 0),
-            Tick.from_json(values.get("tick")),
-            values.get("offset", 0),
-            values.get("doubted"),
-        )
 
 
 def _age(real: int, planned: int, passed: int) -> int:

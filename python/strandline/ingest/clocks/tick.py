@@ -9,7 +9,7 @@ import uuid
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 __all__ = ["Tick"]
 
@@ -46,11 +46,6 @@ class Tick(NamedTuple):
             return None
         awake = max(0, self.awake - earlier.awake)
         return Tick(self.boot, awake, max(awake, self.uptime - earlier.uptime))
-
-    @classmethod
-    def from_json(cls, value: Any) -> Tick | None:
-        """Read the list ``[boot, awake, uptime]`` of a statement."""
-        return None if value is None else cls(*value)
 
 
 @lru_cache(maxsize=1)

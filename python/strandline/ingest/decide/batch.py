@@ -27,11 +27,11 @@ class Batch:
     """Everything that the decision on a batch's commit needs in addition to the channel's progress.
 
     ``named`` are the partitions that were given to the ingest. ``announced`` are the partitions of its manifest. ``changed``
-    are the partitions whose promise may have changed because of outside changes (``None``: any). ``replaces`` says whether the
-    late table already has rows of this batch. ``late_newest`` is the newest batch of the query that is published there.
-    ``late_begins`` is the newest batch that was published there without the batch before it. ``entered`` says whether this run
-    of the query has committed before. ``schema`` has the channel's columns, if the rows may have others. ``rows_before`` counts
-    the channel's rows by partition and time. ``parked_lists`` are the channel's lists of parked rows.
+    are the partitions whose promise may have changed because of outside changes (``None``: any). ``late_newest`` is the newest
+    batch of the query that is published in the late table. ``late_begins`` is the newest batch that was published there without
+    the batch before it. ``entered`` says whether this run of the query has committed before. ``schema`` has the channel's
+    columns, if the rows may have others. ``rows_before`` counts the channel's rows by partition and time. ``parked_lists`` are
+    the channel's lists of parked rows.
     """
 
     transaction: tuple[str, int]
@@ -42,7 +42,6 @@ class Batch:
     named: Sequence[str] = ()
     announced: Sequence[str] = ()
     changed: Collection[str] | None = ()
-    replaces: bool = False
     late_newest: int = -1
     late_begins: int = -1
     entered: bool = False
@@ -87,8 +86,8 @@ class Batch:
         return found
 
     @cached_property
-    def read(self) -> tuple[int, int, int | None] | None:
-        """How many rows there were, and their digests (:class:`RowDigest`), or ``None`` when a task did not report them."""
+    def read(self) -> tuple[int, int, int]:
+        """How many rows there were, and their digests (:class:`RowDigest`)."""
         return RowDigest.together(report.read for report in self.reports)
 
     def times(self, domain: TimeDomain) -> list[tuple[Time, int]]:

@@ -1,4 +1,4 @@
-"""What a batch's commit states about very many partitions: the decision of :class:`BatchDecision`, made for all at once.
+"""What a batch's commit states about very many partitions: the decision of the plain steps, made for all at once.
 
 This is for partitions with integer times whose policy needs only the greatest time, and whose state is a few numbers. Any other
 partition takes the plain path, which is also the specification. The tests check that both paths give equal results.
@@ -17,7 +17,6 @@ from strandline.channel.progress.producer_state_columns import ProducerStateColu
 from strandline.channel.statements.nullable_int64 import Ints, NullableInt64
 from strandline.channel.statements.statement import REGISTRAR
 from strandline.channel.statements.statement_columns import MIN_COLUMNAR, Distinct
-from strandline.ingest.decide.clock_readings import KEYS, readings_of
 from strandline.ingest.decide.partition_states import PartitionStates
 from strandline.ingest.policies.policy import Policy
 from strandline.ingest.policy_calls import promises_of
@@ -26,6 +25,9 @@ from strandline.time.antichain import Antichain
 from strandline.time.domain import TimeDomain
 
 __all__ = ["capability_updates", "silent_partitions"]
+
+_HEARD = frozenset({"heard", "heardWall"})
+"""The keys of readings in a partition's state. A state has one of them."""
 
 
 def capability_updates(
@@ -52,7 +54,7 @@ def capability_updates(
         return seen, None
     columns, rows = seen.columns.where(columnar), rows[columnar]
     count = len(rows)
-    kept = [key for key in table.state if key not in now and not (now.keys() & KEYS and key in KEYS)]
+    kept = [key for key in table.state if key not in now and not (now.keys() & _HEARD and key in _HEARD)]
     state = {key: table.state[key].where(rows) for key in kept}
     state |= {key: NullableInt64.constant(value, count) for key, value in now.items()}
     for key, by_partition in counts.items():
@@ -73,8 +75,7 @@ def silent_partitions(
     holds: Mapping[str, Antichain],
     owns: Callable[[WriterSession | None], bool],
     is_silent: Callable[[str, Any], bool],
-    heard_before: int,
-    listened: int | None,
+    heard_before: int | None,
     *,
     wall: bool,
 ) -> tuple[list[str], bool]:
@@ -90,8 +91,8 @@ def silent_partitions(
         holds: The capabilities that this batch changes.
         owns: Returns whether a session belongs to the ingest.
         is_silent: Decides for partitions whose state is more than numbers.
-        heard_before: The clock reading before which a partition must have delivered its last rows.
-        listened: The reading of the listening clock now; ``None`` if nobody is judged.
+        heard_before: The clock reading before which a partition must have delivered its last rows; ``None`` if nobody is
+            judged.
         wall: Whether the clock is the wall clock.
     """
     count = len(table.names)
@@ -103,12 +104,7 @@ def silent_partitions(
     holding[changed[changed >= 0]] = np.array([len(given) > 0 for given in holds.values()], dtype=np.bool_)[changed >= 0]
     asked = judged & table.irregular[:count]
     idle, active_now = _known(table, states.idle), _known(table, observed)
-    plain = judged & holding & ~table.irregular[:count]
-    plain[idle] = plain[active_now] = False
-    if listened is None:
-        idle_or_silent = np.zeros(count, dtype=np.bool_)
-    else:
-        idle_or_silent = readings_of(table, plain, listened, wall=wall) < heard_before
+    idle_or_silent = np.zeros(count, dtype=np.bool_) if heard_before is None else _heard(table, wall=wall) < heard_before
     asked[idle] = asked[active_now] = False
     for row in np.flatnonzero(asked).tolist():
         known = table.get(table.names[row])
@@ -118,6 +114,16 @@ def silent_partitions(
     idle_or_silent &= judged
     active = bool((judged & ~idle_or_silent & holding).any())
     return [table.names[row] for row in np.flatnonzero(idle_or_silent & holding if active else idle_or_silent).tolist()], active
+
+
+def _heard(table: ProducerStateColumns, *, wall: bool) -> Ints:
+    """Return when each producer was last heard of, or 0 if this clock does not say it."""
+    count = len(table.names)
+    column = table.state.get("heardWall" if wall else "heard")
+    if column is None:
+        return np.zeros(count, dtype=np.int64)
+    heard = column.where(np.arange(count))
+    return np.where(heard.valid, heard.values, 0)
 
 
 def _known(table: ProducerStateColumns, names: Iterable[str]) -> Ints:

@@ -13,8 +13,8 @@ from strandline.channel.write.fencing import refuse_live
 from strandline.errors import IngestError, ProducerError
 from strandline.ingest.decide.batch import Batch
 from strandline.ingest.names import CORRECTIONS
-from strandline.ingest.recorded import entries_of
 from strandline.ingest.settings import Settings
+from strandline.ingest.state.registrar_state import RegistrarState
 
 __all__ = ["Ownership"]
 
@@ -29,10 +29,10 @@ class Ownership:
     turn.
     """
 
-    def __init__(self, progress: Progress, batch: Batch, settings: Settings, own: Collection[str]) -> None:
+    def __init__(self, progress: Progress, batch: Batch, settings: Settings, registrar: RegistrarState) -> None:
         self._progress, self._batch, self._settings = progress, batch, settings
         self._query = batch.transaction[0]
-        self._entries = entries_of(progress)
+        self._entry = registrar.entry(self._query)
         self.claimed: list[str] = []
         """Partitions without an owner that become the ingest's, and were named or announced."""
         named = [*dict.fromkeys([*batch.named, *batch.announced])]
@@ -58,16 +58,13 @@ class Ownership:
 
     def check(self) -> None:
         """Raise :class:`IngestError` for a fenced ingest and for an ended donor, :class:`ProducerError` for a live one."""
-        fence = self._entries.get(self._query, {}).get("fenced")
-        if fence is not None:
-            by = WriterSession.from_json(fence)
-            if not (self._settings.take_over and not self._batch.entered):
-                raise IngestError(
-                    "STRANDLINE_INGEST_FENCED",
-                    f"Query {self._query} was taken over in {self._settings.path} by {by}. Nothing of the batch was written.",
-                    "Only one query may write a partition. Stop this query, or start it with takeOver, which fences the other "
-                    "one.",
-                )
+        by = self._entry.fenced_by
+        if by is not None and (self._batch.entered or not self._settings.take_over):
+            raise IngestError(
+                "STRANDLINE_INGEST_FENCED",
+                f"Query {self._query} was taken over in {self._settings.path} by {by}. Nothing of the batch was written.",
+                "Only one query may write a partition. Stop this query, or start it with takeOver, which fences the other one.",
+            )
         for donor in self.donors:
             # A restarted query states only the producers that it moves. The others still have the dead session.
             for name in [self._example[donor], *self._live(donor)]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -13,8 +12,9 @@ from strandline.channel.progress.producer_state_columns import ProducerStateColu
 from strandline.channel.statements.nullable_int64 import Ints, Mask, is_number
 from strandline.channel.statements.statement import REGISTRAR, ProducerState
 from strandline.channel.statements.statement_columns import Distinct
-from strandline.ingest.recorded import idle_states, own_names
 from strandline.ingest.settings import Settings
+from strandline.ingest.state.partition_state import IdleState, idle_states
+from strandline.ingest.state.registrar_state import own_names
 from strandline.time.antichain import Antichain, join_antichains
 from strandline.time.domain import Time
 
@@ -29,7 +29,7 @@ class PartitionStates:
     partitions: Mapping[str, ProducerState]
     least: Antichain
     """The least times that any partition holds."""
-    idle: dict[str, Any] = field(default_factory=dict)
+    idle: dict[str, IdleState] = field(default_factory=dict)
     """The partitions that are not waited for, with what their state says about that."""
     columns: ProducerStateColumns | None = None
     """All partitions, and the channel's other producers, as columns."""
@@ -69,7 +69,7 @@ class PartitionStates:
         if idle is None or state.holds:
             return state.holds
         domain = self.settings.channel_domain
-        return join_antichains(domain, self._least_of(state.owner), [domain.from_json(time) for time in idle["was"]])
+        return join_antichains(domain, self._least_of(state.owner), idle.promised(domain))
 
     def held_by_row(self, table: ProducerStateColumns) -> tuple[Ints, Mask]:
         """Return :meth:`held` for each row of the channel's table: the time, and whether there is one."""
@@ -77,7 +77,7 @@ class PartitionStates:
         if not self.idle:
             return times, held
         rows = table.find(self.idle)
-        was = [idle["was"] for idle in self.idle.values()]
+        was = [idle.was for idle in self.idle.values()]
         sessions = Distinct.of(table.owner[rows])
         least = [self._least_of(owner) for owner in sessions.owners]
         resuming = ~held[rows] & np.array([len(times) == 1 and is_number(times[0]) for times in was], dtype=np.bool_)
@@ -94,7 +94,7 @@ class PartitionStates:
     def _least_of(self, owner: WriterSession | None) -> Antichain:
         """Return the least that partitions of the same ingest hold. Clones of that can be given to one of them.
 
-        They may hold nothing, when an operator of an earlier release gave up the last one. Then return what the registrar holds.
+        They may hold nothing, when an operator lets all of them rejoin. Then return what the registrar holds.
         """
         return (
             self.held_by([owner.id if owner is not None else None]) or self.registrar or Antichain(self.settings.channel_domain)

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from strandline.channel import Channel, ChannelError, DataFile
@@ -20,11 +20,12 @@ from strandline.delta.file_stats import delta_stats
 from strandline.delta.log import DeltaCommit, DeltaLog
 from strandline.delta.storage import Store, inside, location_of, open_store, storage_of
 from strandline.delta.store_errors import native
-from strandline.delta.table import NO_HOOKS, Table, add_columns, create_table, different_columns, stored_schema
+from strandline.delta.table import Table, add_columns, create_table, different_columns, stored_schema
 from strandline.errors import IngestError
 from strandline.ingest.late.looked_at import LookedAt
 from strandline.ingest.names import late_path_beside
-from strandline.ingest.recorded import entries_of
+from strandline.ingest.state.query_entry import PendingState
+from strandline.ingest.state.registrar_state import RegistrarState
 
 __all__ = [
     "STAGED",
@@ -32,9 +33,7 @@ __all__ = [
     "Publication",
     "assignment_of",
     "begins_with",
-    "cancelled_since",
     "check_storage",
-    "in_common",
     "is_published",
     "missing",
     "pending",
@@ -52,18 +51,15 @@ _PROPERTIES = {"delta.enableDeletionVectors": "false"}
 class Publication:
     """A batch's late files as the channel's commit names them. The commit alone decides that their rows are late.
 
-    They are *published* when the late table has a commit with :attr:`transaction`, or with (query, batch), as earlier releases
-    wrote it. ``replaces`` says that the table already had rows of this batch when the channel's commit was made. An earlier
-    release, which wrote the late table first, left them. The rows of the channel's commit replace them. ``channel`` is the
-    channel's Delta id. ``before`` is the newest earlier batch that had late rows, -1 for none, ``None`` when it is not known.
+    They are *published* when the late table has a commit with :attr:`transaction`. ``channel`` is the channel's Delta id.
+    ``before`` is the newest earlier batch that had late rows, -1 for none.
     """
 
     query: str
     batch: int
     files: tuple[DataFile, ...]
-    replaces: bool = False
+    before: int
     channel: str = ""
-    before: int | None = None
 
     @property
     def transaction(self) -> tuple[str, int]:
@@ -75,20 +71,17 @@ class Publication:
         """How many rows the files have."""
         return sum(file.rows for file in self.files)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the form that the registrar's state carries."""
-        body: dict[str, Any] = {"batch": self.batch, "files": [[file.path, file.size, file.rows] for file in self.files]}
-        if self.before is not None:
-            body["before"] = self.before
-        return {**body, "replaces": True} if self.replaces else body
+    @property
+    def state(self) -> PendingState:
+        """What the registrar's state says of it."""
+        files = [[file.path, file.size, file.rows] for file in self.files]
+        return PendingState().changed(batch=self.batch, files=files, before=self.before)
 
     @classmethod
-    def from_json(cls, query: str, value: Mapping[str, Any] | None, channel: str) -> Publication | None:
-        """Read what :meth:`to_json` wrote."""
-        if not value:
-            return None
-        files = tuple(DataFile(str(path), size, rows) for path, size, rows in value["files"])
-        return cls(query, value["batch"], files, value.get("replaces", False), channel, value.get("before"))
+    def of(cls, query: str, state: PendingState, channel: str) -> Publication:
+        """Return what a registrar's state says of a query."""
+        files = tuple(DataFile(path, size, rows) for path, size, rows in state.files)
+        return cls(query, state.batch, files, state.before, channel)
 
 
 def _check_staged(publication: Publication) -> None:
@@ -199,32 +192,28 @@ class LateTable:
             seen = self._transactions[application] = -1 if found is None else found
         return seen
 
-    def assign_query(self, query: str, batch: int, channel: Channel) -> tuple[bool, int, int]:
+    def assign_query(self, query: str, channel: Channel) -> tuple[int, int]:
         """Assign the rows of a query in this table to one channel, before a batch is committed to that channel.
 
         Raises :class:`IngestError` when the rows of the query belong to another channel's query. A batch is published after the
-        channel's commit, so a batch that is here, but not in this channel, reveals a copy of the channel. An earlier release did
-        not state to which channel its rows belong. It wrote them just before the channel's commit. So rows of batches that this
-        channel has belong to this channel, and so do the rows of the batch that is replayed.
+        channel's commit, so a batch that is here, but not in this channel, reveals a copy of the channel.
 
         Returns:
-            Whether rows of the batch are already here, left by an earlier release. The newest batch that is published here. The
-            newest batch that was published here when the batch before it was not (-1 for none).
+            The newest batch that is published here. The newest batch that was published here when the batch before it was not
+            (-1 for none).
         """
         application, version = assignment_of(query, channel.table_id)
         self.check_not_beyond(query, channel)
         while self._known(application) != version:
             self.update()
-            before, done = self._known(query), channel.committed(query)
-            if self._known(application) not in (-1, version) or (before > done and (before != batch or done < 0 < batch)):
+            if self._known(application) not in (-1, version):
                 raise self._shared(query)
             self._commit([], _metadata_text(query=query, channel=channel.table_id), {application: version})
-        before, mine = self._known(query), self.newest_of(query, channel)
-        return before >= batch, max(before, mine), self._known(begins_with(query, channel.table_id))
+        return self.newest_of(query, channel), self._known(begins_with(query, channel.table_id))
 
     def newest_of(self, query: str, channel: Channel) -> int:
         """Return the newest batch of a query of this channel whose late rows are here, -1 for none."""
-        return self.committed(Publication(query, 0, (), channel=channel.table_id).transaction[0])
+        return self.committed(Publication(query, 0, (), -1, channel.table_id).transaction[0])
 
     def check_not_beyond(self, query: str, channel: Channel) -> None:
         """Raise :class:`IngestError` if the table has a batch that the channel does not have.
@@ -252,14 +241,10 @@ class LateTable:
         self._table.log.store.settle()  # a commit whose sync failed is written anew before anybody relies on it
         application, batch = publication.transaction
         self.update()
-        before = f"{publication.query}:replaced" if publication.replaces else publication.query  # as earlier releases wrote it
-        if max(self._known(application), self._known(before)) >= batch:
+        if self._known(application) >= batch:
             return True
         assigned_channel, mine = assignment_of(publication.query, publication.channel)
-        recorded = max(self._known(application), self._known(publication.query)) >= 0 or self._known(assigned_channel) not in (
-            -1,
-            mine,
-        )
+        recorded = self._known(application) >= 0 or self._known(assigned_channel) not in (-1, mine)
         return not recorded and self._has_rows(publication)
 
     def _has_rows(self, publication: Publication) -> bool:
@@ -283,18 +268,15 @@ class LateTable:
         query, channel = publication.query, publication.channel
         text = _metadata_text(query=query, batch=publication.batch, channel=channel)
         transactions = dict([publication.transaction, assignment_of(query, channel)])
-        files = [] if publication.replaces else [self._with_stats(file) for file in publication.files]
+        files = [self._with_stats(file) for file in publication.files]
         application, version = assignment_of(query, channel)
         done = False
         while not done and not self.published(publication):
             if self._known(application) not in (-1, version):
                 raise self._shared(query)
-            if max(self._known(query), self._known(publication.transaction[0])) != publication.before:
+            if self._known(publication.transaction[0]) != publication.before:
                 transactions[begins_with(query, channel)] = publication.batch
-            if publication.replaces:
-                done = self._replace(publication, text, transactions)
-            else:
-                done = self._commit(files, text, transactions)
+            done = self._commit(files, text, transactions)
         return self._version if done else None
 
     def _commit(self, files: Sequence[DataFile], text: str, transactions: Mapping[str, int]) -> bool:
@@ -325,35 +307,6 @@ class LateTable:
             stats = delta_stats(metadata, metadata.schema.to_arrow_schema())  # columns of the table may have come later
         return DataFile(file.path, file.size, file.rows, json.dumps(stats, separators=(",", ":"), ensure_ascii=False))
 
-    def _replace(self, publication: Publication, text: str, transactions: Mapping[str, int]) -> bool:
-        """Replace the rows of the same batch that are here, in one commit. Return ``False`` as :meth:`_commit` does."""
-        rows = [self._table.schema.empty_table()]
-        for file in publication.files:
-            with self._table.log.store.open_input(file.path) as source:
-                rows.append(with_all_columns(pq.read_table(source), self._table.schema))
-        query, seen = publication.query.replace("'", "''"), self._version
-        self._table.log.store.require_create()
-        try:
-            with native(self._table.path, self._table.storage_options):
-                write_deltalake(
-                    DeltaTable(self._table.log.store.location, storage_options=self._table.storage_options),
-                    pa.concat_tables(rows),
-                    mode="overwrite",
-                    predicate=f"_query = '{query}' AND _batch = {publication.batch}",
-                    commit_properties=CommitProperties(
-                        custom_metadata={"userMetadata": text},
-                        app_transactions=[Transaction(*entry) for entry in transactions.items()],
-                    ),
-                    post_commithook_properties=NO_HOOKS,
-                )
-        except CommitFailedError:
-            self.update()
-            if self._version == seen:  # no writer was faster: it would fail again
-                raise
-            return False
-        self.update()
-        return True
-
 
 def with_all_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return the rows with the columns of ``schema``, of which those that they lack are null."""
@@ -379,23 +332,17 @@ def begins_with(query: str, channel: str) -> str:
     return f"{query}@{channel}:begins"
 
 
-def in_common(channel: Channel) -> dict[str, dict[str, Any]]:
-    """Return what the channel's ingests keep in common, by query: the entries of the registrar's state."""
-    return entries_of(channel.progress)
-
-
 def pending(channel: Channel) -> Iterator[tuple[str, Publication]]:
     """Yield what the channel names as late: the newest batch of each query, with the late table's path.
 
     Do not open the path without :func:`check_storage`. The channel does not name a late table that is beside it, so that both may
     be moved and copied together. Readmitted rows are left out: they were certainly published, and their late table may be gone.
     """
-    common = in_common(channel)
     looked_at = LookedAt.of(channel, "done").or_in(LookedAt.of(channel, "late"))
-    for query, entry in common.items():
-        publication = Publication.from_json(query, entry.get("pending"), channel.table_id)
-        if publication is not None and not looked_at.covers(query, publication.batch):
-            yield location_of(entry.get("late") or late_path_beside(channel.path)), publication
+    for query, entry in RegistrarState.of(channel.progress).entries.items():
+        if entry.pending is not None and not looked_at.covers(query, entry.pending.batch):
+            late_path = location_of(entry.late or late_path_beside(channel.path))
+            yield late_path, Publication.of(query, entry.pending, channel.table_id)
 
 
 def check_storage(named: str, *own: str) -> str:
@@ -417,18 +364,6 @@ def check_storage(named: str, *own: str) -> str:
         f"The log of {own[0]} names a late table on another storage, {named[:200]!r}. It is not opened with your credentials.",
         "If the table is yours, name it: publish_late_rows(path, late_path=…) or give_up_late_rows(path, query, late_path=…).",
     )
-
-
-def cancelled_since(known: Sequence[Any]) -> list[Any]:
-    """Return what the registrar's state says about a query's cancelled rows.
-
-    Each entry has a batch, and the columns, by partition pattern, that are true in cancelled rows from that batch on. An earlier
-    release knew only the columns of its newest policy.
-
-    >>> cancelled_since([["*", "gone"]]), cancelled_since([[0, [["*", "gone"]]], [7, [["*", None]]]])
-    ([[0, [['*', 'gone']]]], [[0, [['*', 'gone']]], [7, [['*', None]]]])
-    """
-    return [[0, list(known)]] if known and isinstance(known[0][0], str) else list(known)
 
 
 def is_published(path: str, publication: Publication, storage: Mapping[str, str] | None) -> bool:

@@ -10,14 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from strandline.channel import Channel
-from strandline.ingest.recorded import corrections_done, entries_of
+from strandline.ingest.state.corrections_state import CorrectionsState, Ranges
+from strandline.ingest.state.registrar_state import RegistrarState
 
-__all__ = ["MOVED", "NEWEST", "LookedAt"]
-
-MOVED = "moved"
-"""A key in a query's entry of the registrar's state: the batches at which its late rows moved to another late table."""
-NEWEST = "newest"
-"""A key in the same entry: the newest batch that had late rows, -1 for none."""
+__all__ = ["LookedAt"]
 
 
 @dataclass(frozen=True)
@@ -41,9 +37,12 @@ class LookedAt:
     @classmethod
     def of(cls, channel: Channel, key: str) -> LookedAt:
         """Read what the channel states under a key of the corrections' state, ``done`` or ``late``."""
-        progress = channel.progress
-        begin = {query: entry.get(MOVED, ()) for query, entry in entries_of(progress).items()}
-        return cls(begin, corrections_done(progress, key))
+        entries, state = RegistrarState.of(channel.progress).entries, CorrectionsState.of(channel.progress)
+        done = (state.late if key == "late" else state.done) or {}
+        return cls(
+            {query: entry.moved or () for query, entry in entries.items()},
+            {query: [(first, newest) for first, newest in spans] for query, spans in done.items()},
+        )
 
     def or_in(self, other: LookedAt) -> LookedAt:
         """Return the batches that were looked at here or there."""
@@ -86,6 +85,6 @@ class LookedAt:
             newest[first] = max(batch, newest.get(first, -1))
         return LookedAt(self.begin, {**self.done, query: sorted(newest.items())})
 
-    def to_json(self) -> dict[str, list[list[int]]]:
+    def to_json(self) -> Ranges:
         """Return the form that the corrections' state carries."""
-        return {query: [list(span) for span in done] for query, done in self.done.items()}
+        return {query: [[first, newest] for first, newest in done] for query, done in self.done.items()}

@@ -26,16 +26,15 @@ from strandline.ingest.columns.time_column import check_times, shown_value
 from strandline.ingest.late.late_table import (
     assignment_of,
     begins_with,
-    cancelled_since,
-    in_common,
     pending,
     publish,
     with_all_columns,
 )
 from strandline.ingest.late.looked_at import LookedAt
 from strandline.ingest.names import CORRECTIONS, late_path_beside
-from strandline.ingest.policies.parser import recorded_policy
-from strandline.ingest.settings import policy_needs
+from strandline.ingest.state.corrections_state import CorrectionsState, Ranges
+from strandline.ingest.state.query_entry import QueryEntry
+from strandline.ingest.state.registrar_state import RegistrarState
 from strandline.time.antichain import Antichain
 from strandline.time.arrow import arrow_type
 
@@ -83,37 +82,59 @@ def readmit(
     ``readmit("/lake/flights")``
     """
     channel = Channel.open(path, storage)
-    known = _corrections(channel)
-    correction = min((time[1] for time in known.holds), default=0)
-    if correction < 1:
-        raise IngestError(
-            "STRANDLINE_CORRECTIONS_UNSUPPORTED",
-            f"{path} is not ready for corrections, because its ingest has not committed a batch yet.",
-            "Start the ingest first.",
-        )
+    correction = _next_correction(channel)
     late_path = location_of(late_path or late_path_beside(path))
     for where_to, publication in pending(channel):
         if where_to == late_path:
             publish(late_path, publication, storage)
-    late = _late_table(late_path, channel)
-    done, late_done = LookedAt.of(channel, "done"), LookedAt.of(channel, "late")
-    for query in in_common(channel):
-        begins = _transaction(late, begins_with(query, channel.table_id), channel)
-        if begins is not None:
-            done, late_done = done.beginning(query, begins), late_done.beginning(query, begins)
-    found = _new_rows(late, late_path, channel, done.or_in(late_done) if where is None else done)
-    was_late = pc.fill_null(pc.equal(found.column("_reason"), "late"), False)
-    if where is not None:
-        again = ~_is_new(found, late_done, list(in_common(channel)), channel)
-        found = found.filter(pa.array(~(again & was_late.to_numpy())))
-    rows = found.filter(_real(found, in_common(channel)))
-    chosen = rows.filter(pc.fill_null(pc.equal(rows.column("_reason"), "late"), False)) if where is None else where(rows)
+    found, looked_at = _found(channel, late_path, late_only=where is None)
+    rows = found.filter(_real(found, RegistrarState.of(channel.progress).entries))
+    chosen = rows.filter(_was_late(rows)) if where is None else where(rows)
     if not chosen.num_rows:
         return Readmitted(None, 0, found.num_rows, None)
     table = _corrected(chosen, channel, correction)
-    key, looked_at = ("late", late_done) if where is None else ("done", done)
     for entry in found.group_by("_query").aggregate([("_batch", "distinct")]).to_pylist():
         looked_at = looked_at.through(entry["_query"], entry["_batch_distinct"])
+    version = _commit(channel, table, correction, {"late" if where is None else "done": looked_at.to_json()})
+    return Readmitted(correction, table.num_rows, found.num_rows - table.num_rows, version)
+
+
+def _next_correction(channel: Channel) -> int:
+    """Return the number of the next correction."""
+    correction = min((time[1] for time in _corrections(channel).holds), default=0)
+    if correction < 1:
+        raise IngestError(
+            "STRANDLINE_CORRECTIONS_UNSUPPORTED",
+            f"{channel.path} is not ready for corrections, because its ingest has not committed a batch yet.",
+            "Start the ingest first.",
+        )
+    return int(correction)
+
+
+def _found(channel: Channel, late_path: str, *, late_only: bool) -> tuple[pa.Table, LookedAt]:
+    """Return the rows of the late table that were not looked at, and the batches of which rows were looked at.
+
+    ``late_only``: only rows that were late are wanted, so the batches are those of which these rows were looked at.
+    """
+    late, queries = _late_table(late_path, channel), list(RegistrarState.of(channel.progress).entries)
+    done, late_done = LookedAt.of(channel, "done"), LookedAt.of(channel, "late")
+    for query in queries:
+        begins = _transaction(late, begins_with(query, channel.table_id), channel)
+        if begins is not None:
+            done, late_done = done.beginning(query, begins), late_done.beginning(query, begins)
+    if late_only:
+        return _new_rows(late, late_path, channel, done.or_in(late_done)), late_done
+    found = _new_rows(late, late_path, channel, done)
+    again = ~_is_new(found, late_done, queries, channel)
+    return found.filter(pa.array(~(again & _was_late(found).to_numpy()))), done
+
+
+def _was_late(rows: pa.Table) -> pa.ChunkedArray:
+    return pc.fill_null(pc.equal(rows.column("_reason"), "late"), False)
+
+
+def _commit(channel: Channel, table: pa.Table, correction: int, looked_at: Mapping[str, Ranges]) -> int:
+    """Commit the rows as a correction, with which rows were looked at. Raises if another call was faster."""
     least = channel.domain.coordinates[0][1].minimum
     # From here on, a commit may name the files although its answer is lost. They stay in any case, and are left to VACUUM.
     with channel.file_writer("correction") as writer:
@@ -121,14 +142,14 @@ def readmit(
         files, times = writer.finish()
 
     def decide() -> Append:
-        now = _corrections(channel)
+        _corrections(channel)  # raises if there are none any more
         return Append(
             session=WriterSession.here(),
             files=files,
             holds={CORRECTIONS: Antichain(channel.domain, [(least, correction + 1)])},
             times=times,
             spans=writer.spans,
-            states={CORRECTIONS: {**(now.state or {}), key: looked_at.to_json()}},  # checked by LookedAt
+            states={CORRECTIONS: CorrectionsState.of(channel.progress).changed(**looked_at).to_json()},
             take_over=True,
         )
 
@@ -138,10 +159,10 @@ def readmit(
             writer.abort()
         raise IngestError(
             "STRANDLINE_READMIT_OVERTAKEN",
-            f"Another call committed correction {correction} of {path} first. Nothing of this call was written.",
+            f"Another call committed correction {correction} of {channel.path} first. Nothing of this call was written.",
             "Call readmit again. It readmits the remaining rows.",
         )
-    return Readmitted(correction, table.num_rows, found.num_rows - table.num_rows, version)
+    return version
 
 
 def _corrections(channel: Channel) -> ProducerState:
@@ -162,11 +183,11 @@ def _corrections(channel: Channel) -> ProducerState:
     return known
 
 
-def _real(rows: pa.Table, common: Mapping[str, Any]) -> pa.Array:
+def _real(rows: pa.Table, entries: Mapping[str, QueryEntry]) -> pa.Array:
     """Return which rows are rows of the stream, not rows that only state that an announced row will not arrive."""
     real = np.ones(rows.num_rows, dtype=np.bool_)
     whose = list(zip(*(rows.column(name).to_pylist() for name in ("_query", "_batch", "_partition")), strict=True))
-    since = {query: _cancelled_columns(common.get(query)) for query in {query for query, _, _ in whose}}
+    since = {query: (entries.get(query) or QueryEntry()).cancelled or () for query in {query for query, _, _ in whose}}
     columns = {one: _column_of(since[one[0]], *one[1:]) for one in set(whose)}
     for column in {column for column in columns.values() if column in rows.column_names}:
         mine = np.array([columns[one] == column for one in whose], dtype=np.bool_)
@@ -179,18 +200,6 @@ def _column_of(since: Sequence[Any], batch: int, partition: str | None) -> str |
     """Return the column that is true in cancelled rows of a partition in a batch, if there is one."""
     policies = [columns for first, columns in since if first <= batch]
     return next((column for pattern, column in (policies or [()])[-1] if fnmatchcase(partition or "", pattern)), None)
-
-
-def _cancelled_columns(entry: Any) -> list[Any]:
-    """Return :func:`~strandline.ingest.late.late_table.cancelled_since` for a query's entry."""
-    if not isinstance(entry, dict):
-        return []
-    if "cancelled" in entry:
-        return cancelled_since(entry["cancelled"])
-    policy = recorded_policy(entry.get("policy", ""))  # a channel of an earlier release names only the policy
-    if policy is None:
-        return []
-    return [[0, [(pattern, need.silent) for pattern, need in policy_needs(policy)]]]
 
 
 def _late_table(path: str, channel: Channel) -> DeltaTable:
@@ -210,7 +219,7 @@ def _new_rows(late: DeltaTable, path: str, channel: Channel, looked_at: LookedAt
     Only files that may have some are opened, and of these only the ones that have some are read whole. It does not matter how
     often the table was rewritten.
     """
-    queries = [query for query in in_common(channel) if _is_own(late, query, channel)]
+    queries = [query for query in RegistrarState.of(channel.progress).entries if _is_own(late, query, channel)]
     # The rows are filtered here. Statistics leave out the bound of a long string. deltalake takes that bound for null, and then
     # its filters are wrong.
     parts = []

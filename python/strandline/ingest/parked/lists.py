@@ -20,7 +20,7 @@ from strandline.delta.storage import open_store
 from strandline.errors import IngestError
 from strandline.ingest.names import PARKED_FOLDER
 from strandline.ingest.parked.parcel import Parked, first_coordinate, parcels_from_json, parcels_to_json
-from strandline.ingest.recorded import parked_list, refuse_twice
+from strandline.ingest.state.parked_state import ListState, ParkedState, parcels_of_list, refuse_twice
 from strandline.time.domain import TimeDomain
 
 __all__ = ["ParkedList", "ParkedLists", "Waiting"]
@@ -54,9 +54,9 @@ class ParkedList:
     parcels: Sequence[Parked]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the form that a state carries. Earlier releases refuse it: they would give up what is held for the rows."""
-        more = {} if self.after is None else {"after": self.after}
-        return {"list": self.path, "bytes": self.size, "sum": self.sum, "rows": self.rows, **more}
+        """Return the form that a state carries."""
+        state = ListState().changed(list=self.path, bytes=self.size, sum=self.sum, rows=self.rows, after=self.after)
+        return state.to_json()
 
 
 @dataclass(frozen=True)
@@ -106,21 +106,19 @@ class ParkedLists:
         self._written: dict[str, tuple[float, ParkedList]] = {}
         """What was written last, and when, by content: a commit that is decided again needs the same list."""
 
-    def waiting(self, state: Mapping[str, Any], domain: TimeDomain, *, forget_missing: bool = False) -> Waiting:
+    def waiting(self, state: ParkedState, domain: TimeDomain, *, forget_missing: bool = False) -> Waiting:
         """Return the parked rows that a state names.
 
         Args:
-            state: A checked state of a producer of parked rows.
+            state: The state of a producer of parked rows.
             domain: The domain of the channel.
             forget_missing: Leave out the rows of lists that do not exist.
 
         Raises:
             IngestError: ``STRANDLINE_PARKED_FILE_MISSING`` or ``STRANDLINE_PARKED_FILE_DIFFERS``, if a list is not as stated.
         """
-        entries = state.get("parked", ())
-        stated = parcels_from_json([entry for entry in entries if not isinstance(entry, Mapping)], domain)
-        named = [entry for entry in entries if isinstance(entry, Mapping)]
-        new = any(self._known.get(entry["list"], ("",))[0] != entry["sum"] for entry in named)
+        stated, named = parcels_from_json(state.parcels, domain), state.lists
+        new = any(self._known.get(entry.list, ("",))[0] != entry.sum for entry in named)
         lists = [self._read(entry, domain, forget_missing=forget_missing) for entry in named]
         waiting = Waiting(stated, [each for each in lists if each is not None])
         if new:
@@ -153,31 +151,31 @@ class ParkedLists:
             self._known[path] = (digest, parcels)
         return written
 
-    def _read(self, entry: Mapping[str, Any], domain: TimeDomain, *, forget_missing: bool) -> ParkedList | None:
-        path, after = entry["list"], entry.get("after")
+    def _read(self, entry: ListState, domain: TimeDomain, *, forget_missing: bool) -> ParkedList | None:
+        path, after = entry.list, entry.after
         digest, parcels = self._known.get(path, (None, []))
-        if digest != entry["sum"]:
-            data = open_store(self._path, self._storage).read(path, entry["bytes"] + 1)
+        if digest != entry.sum:
+            data = open_store(self._path, self._storage).read(path, entry.bytes + 1)
             if data is None and forget_missing:
                 return None
             if data is None:
                 raise IngestError(
                     "STRANDLINE_PARKED_FILE_MISSING",
-                    f"The file {path!r}, which says where {entry['rows']} rows are that are parked beyond maxAhead, does not "
+                    f"The file {path!r}, which says where {entry.rows} rows are that are parked beyond maxAhead, does not "
                     f"exist in {self._path}.",
                     "Restore the file from a backup. Or stop the query, and call release_parked(path, take_over=True, "
                     "forget_missing=True), which gives these rows up.",
                 )
-            if len(data) != entry["bytes"] or sha256(data).hexdigest()[:16] != entry["sum"]:
+            if len(data) != entry.bytes or sha256(data).hexdigest()[:16] != entry.sum:
                 raise self._differs(path)
-            parcels = parcels_from_json(parked_list(path, data), domain)
+            parcels = parcels_from_json(parcels_of_list(path, data), domain)
             if sorted(parcels, key=_first) != parcels:
                 raise self._differs(path)
-            self._known[path] = (entry["sum"], parcels)
+            self._known[path] = (entry.sum, parcels)
         left = parcels[0 if after is None else bisect_right(parcels, after, key=_first) :]
-        if sum(parcel.rows for parcel in left) != entry["rows"] or not left:
+        if sum(parcel.rows for parcel in left) != entry.rows or not left:
             raise self._differs(path)
-        return ParkedList(path, entry["bytes"], entry["sum"], after, entry["rows"], left)
+        return ParkedList(path, entry.bytes, entry.sum, after, entry.rows, left)
 
     def _differs(self, path: str) -> IngestError:
         return IngestError(

@@ -14,7 +14,7 @@ from strandline.errors import IngestError, PolicyError
 from strandline.ingest.policies.arguments import quote
 from strandline.ingest.policies.manifest_table import ManifestTable, manifest_rows
 from strandline.ingest.policies.policy import IngestColumns, Observation, Policy
-from strandline.ingest.recorded import check_manifest_memory
+from strandline.ingest.state.manifest_state import ManifestState
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time
 
@@ -75,8 +75,6 @@ class Manifest(Policy):
             settings.partition,
             settings.domain,
             settings.storage,
-            escaped=settings.escaped,
-            as_keys=settings.as_keys,
         )
         self._changed = self._announced.refresh()
 
@@ -108,15 +106,15 @@ class Manifest(Policy):
 
     def promise(self, seen: Observation, state: Any) -> tuple[Iterable[Time] | None, Any]:
         announced, name, domain = self._table(), seen.partition, self.domain
-        memory = check_manifest_memory(name, state)
-        known = Antichain.from_json(domain, memory["held"]) if "held" in memory else None
-        self._check_announced(name, memory, known)
+        counted = ManifestState.of(name, state)
+        known = None if counted.held is None else Antichain.from_json(domain, counted.held)
+        self._check_announced(name, counted, known)
         held = known
         if seen.held is not None:
             held = Antichain(domain, seen.held)
             if known is not None:
                 held = Antichain(domain, [domain.join(a, b) for a in held for b in known])
-        arrived = {domain.from_json(time): n for time, n in memory.get("came", ())}
+        arrived = {domain.from_json(time): n for time, n in counted.came or ()}
         for time, n in (seen.times or {}).items():
             arrived[time] = arrived.get(time, 0) + n
         times = announced.incomplete(name, arrived, None if held is None else list(held))
@@ -132,27 +130,27 @@ class Manifest(Policy):
             "left": announced.left_before(name, promised),
         }
 
-    def _check_announced(self, name: str, memory: dict[str, Any], held: Iterable[Time] | None) -> None:
+    def _check_announced(self, name: str, counted: ManifestState, held: Iterable[Time] | None) -> None:
         """Raise when fewer rows are announced than before, or when more rows are expected for times that were complete."""
-        if held is None or "total" not in memory:
+        if held is None or counted.total is None or counted.done is None:
             return
         announced = self._table()
         done, total, left = announced.announced_before(name, held), announced.total(name), announced.left_before(name, held)
-        was = memory.get("left", left)
+        was = left if counted.left is None else counted.left
         if announced.grows:  # a wrong announcement is taken back by a row with the opposite count
-            done, total = memory["done"], memory["total"]
-        if total < memory["total"] or done < memory["done"]:
+            done, total = counted.done, counted.total
+        if total < counted.total or done < counted.done:
             raise IngestError(
                 "STRANDLINE_MANIFEST_SHRINKS",
                 f"The manifest {announced.path} announces {total} rows of {name!r} ({done} for complete times), but it announced "
-                f"{memory['total']} ({memory['done']} for complete times) before.",
+                f"{counted.total} ({counted.done} for complete times) before.",
                 "Announced rows cannot be withdrawn. Restore them, and count the rows that will not arrive as cancelled.",
             )
-        if done > memory["done"]:
+        if done > counted.done:
             raise IngestError(
                 "STRANDLINE_MANIFEST_CONTRADICTION",
                 f"The manifest {announced.path} announces {done} rows of {name!r} for complete times, but these times were "
-                f"complete with {memory['done']} rows.",
+                f"complete with {counted.done} rows.",
                 "A complete time stays complete. Remove the additional rows, and announce them for a later time.",
             )
         if left > was:

@@ -39,13 +39,9 @@ class ManifestTable:
         partition: tuple[str, ...],
         domain: TimeDomain,
         storage: Mapping[str, str] | None = None,
-        *,
-        escaped: bool = True,
-        as_keys: bool = True,
     ) -> None:
         self.path, self.domain = path, domain
         self._time, self._partition, self._storage = time, partition, dict(storage) if storage else None
-        self._escaped, self._as_keys = escaped, as_keys
         self._channel = Channel.open(path, storage) if Channel.exists(path, storage) else None
         if self._channel is not None and self._channel.domain != domain:
             raise PolicyError(
@@ -197,7 +193,7 @@ class ManifestTable:
             if name in rows.column_names and rows.column(name).null_count:
                 raise self._invalid(f"has a null in the column {name}", "Give every row a value.")
         try:
-            names = partition_names(rows, self._partition, escaped=self._escaped, as_keys=self._as_keys).to_pylist()
+            names = partition_names(rows, self._partition).to_pylist()
         except pa.ArrowException as error:
             raise self._invalid(
                 f"has a partition that is not text ({error})", "Cast the partition columns to strings."

@@ -91,12 +91,6 @@ class IngestColumns(Protocol):
     @property
     def storage(self) -> dict[str, str] | None: ...
 
-    @property
-    def escaped(self) -> bool: ...
-
-    @property
-    def as_keys(self) -> bool: ...
-
 
 class Policy(ABC):
     """What a partition promises, given the rows that it has delivered. Subclass it to define a rule of your own.

@@ -56,8 +56,7 @@ class BatchStart:
     ``version`` is the channel's version at the start, or -1 before there is a channel. ``planned_ms`` is the time of the start,
     on the driver's clock, and ``tick`` on its monotonic clocks. ``clock_ms`` is the time with which rows' times are compared
     (``maxFuture``). ``columns`` are the channel's columns, if the rows may have others. ``committed`` is the newest batch of each
-    query that the channel has. ``escaped`` and ``as_keys`` say how partition columns make a name
-    (:func:`~strandline.ingest.names.partition_names`).
+    query that the channel has.
 
     >>> start = BatchStart({"a": (5,)}, joining=(3,), admitted=("kafka-*",))
     >>> start.of("a"), start.of("kafka-7")
@@ -74,11 +73,9 @@ class BatchStart:
     version: int = -1
     planned_ms: int | None = None
     committed: Mapping[str, int] = field(default_factory=dict)
-    escaped: bool = True
     columns: tuple[str, ...] | None = None
     clock_ms: int | None = None
     tick: Tick | None = None
-    as_keys: bool = True
 
     def replays(self, query: str, batch: int) -> bool:
         """Return whether the channel already has the batch.

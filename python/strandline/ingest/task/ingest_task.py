@@ -101,7 +101,7 @@ class IngestTask:
         table = table.combine_chunks()
         times, codes = check_times(table.column(self._settings.time), self._settings.domain)
         names, at = self._partitions(table, codes)
-        told = np.where(codes == EPOCH, UNPARSABLE, codes)  # as earlier releases have it, so that their batches are the same
+        told = np.where(codes == EPOCH, UNPARSABLE, codes)  # the digest does not say why a text is not a time
         self._digest.add(names, at, times, told, self._committed_columns(table))
         if self._replays:
             return
@@ -207,8 +207,7 @@ class IngestTask:
         settings = self._settings
         if not settings.partition:
             return [WHOLE_STREAM], np.zeros(table.num_rows, dtype=np.int64)
-        start = self._start
-        joined = partition_names(table, settings.partition, escaped=start.escaped, as_keys=start.as_keys)
+        joined = partition_names(table, settings.partition)
         encoded = joined.dictionary_encode()
         encoded = encoded.chunk(0) if isinstance(encoded, pa.ChunkedArray) else encoded
         at = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)

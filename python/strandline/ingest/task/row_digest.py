@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from hashlib import blake2b
 
 import numpy as np
@@ -21,8 +21,7 @@ _SHIFT = np.uint64(29)
 class RowDigest:
     """Adds up hashes of rows, so neither the order of rows nor their distribution over tasks matters.
 
-    There are two sums. The first is of each row's partition and time. Earlier releases compare only this one. The second is of
-    each row's whole content.
+    There are two sums. The first is of each row's partition and time. The second is of each row's whole content.
 
     >>> one, other = RowDigest(), RowDigest()
     >>> rows = pa.table({"t": [3, 4, 5], "p": ["a", "b", None]})
@@ -69,15 +68,10 @@ class RowDigest:
         return self._rows, self._sum & (_MASK >> 1), self._content & (_MASK >> 1)
 
     @staticmethod
-    def together(parts: Iterable[tuple[int, ...] | None]) -> tuple[int, int, int | None] | None:
-        """Combine the results of all tasks. A task of an earlier release has no digest of the content, or none at all."""
-        results: Sequence[tuple[int, ...] | None] = list(parts)
-        known = [part for part in results if part is not None]
-        if len(known) < len(results):
-            return None
-        rows, total = sum(part[0] for part in known), sum(part[1] for part in known) & (_MASK >> 1)
-        content = sum(part[2] for part in known) & (_MASK >> 1) if all(len(part) > 2 for part in known) else None
-        return rows, total, content
+    def together(parts: Iterable[tuple[int, int, int]]) -> tuple[int, int, int]:
+        """Combine the results of all tasks."""
+        rows, total, content = (sum(numbers) for numbers in zip((0, 0, 0), *parts, strict=True))
+        return rows, total & (_MASK >> 1), content & (_MASK >> 1)
 
 
 _MASK = (1 << 64) - 1

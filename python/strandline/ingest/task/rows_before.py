@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from strandline.channel import Channel
 from strandline.ingest.names import PARKED, partition_names
 from strandline.ingest.parked.lists import ParkedLists
-from strandline.ingest.recorded import parked_state
 from strandline.ingest.settings import Settings
+from strandline.ingest.state.parked_state import ParkedState
 from strandline.ingest.task.partition_stats import PartitionStats
 from strandline.time.arrow import time_column
 from strandline.time.domain import Time
@@ -27,7 +27,7 @@ def rows_in_channel(channel: Channel, settings: Settings) -> Mapping[str, Mappin
         file
         for name, state in channel.producers.items()
         if name.startswith(PARKED)
-        for parcel in lists.waiting(parked_state(name, state), channel.domain).parcels
+        for parcel in lists.waiting(ParkedState.of(name, state), channel.domain).parcels
         for file in parcel.files
     ]
     if files:
@@ -37,6 +37,6 @@ def rows_in_channel(channel: Channel, settings: Settings) -> Mapping[str, Mappin
         rows = rows.filter(pc.equal(pc.struct_field(times, 1), 0))
         times = pc.struct_field(rows.column(settings.time), 0)
     stats = PartitionStats(settings.domain, by_time=True)
-    names = partition_names(rows, settings.partition, escaped=settings.escaped, as_keys=settings.as_keys)
+    names = partition_names(rows, settings.partition)
     stats.add(names, time_column(times, settings.domain, settings.time))
     return stats.counts()

@@ -33,7 +33,7 @@ class TaskReport:
     seen: list[Observation] = field(default_factory=list)
     aside: dict[tuple[str | None, str], int] = field(default_factory=dict)
     columns: ObservationColumns | None = None
-    read: tuple[int, ...] | None = None
+    read: tuple[int, int, int] = (0, 0, 0)
     """How many rows the task received, and digests of them that do not depend on their order. See :class:`RowDigest`."""
     replayed: bool = False
     """Whether there were rows that were not processed, because the channel already had the batch."""

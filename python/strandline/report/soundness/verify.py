@@ -18,16 +18,11 @@ from strandline.errors import StrandlineError
 from strandline.ingest.admin import status_of
 from strandline.ingest.names import PARKED
 from strandline.ingest.parked.lists import ParkedLists
-from strandline.ingest.recorded import (
-    check_manifest_memory,
-    corrections_done,
-    entries_of,
-    idle_states,
-    memories_of,
-    own_names,
-    parked_state,
-    registrar_state,
-)
+from strandline.ingest.state.corrections_state import CorrectionsState
+from strandline.ingest.state.manifest_state import ManifestState
+from strandline.ingest.state.parked_state import ParkedState
+from strandline.ingest.state.partition_state import idle_states, states_of_partitions
+from strandline.ingest.state.registrar_state import RegistrarState, own_names
 from strandline.report.soundness.checkpoint_file import read_checkpoint
 from strandline.report.soundness.commit_checks import Actions, actions_of
 from strandline.report.soundness.compacted_files import check_compacted
@@ -306,27 +301,23 @@ def _check_states(channel: Channel, counts: FileCounts) -> None:
     """Check what ingests keep in the states of producers, and the files that wait beyond ``maxAhead``."""
     progress, expected = channel.progress, "what docs/protocol.md says of an ingest's state"
     with refused(channel.version, "state", expected):
-        registrar_state(progress)
-        queries = entries_of(progress)
-        if not queries:
+        if not RegistrarState.of(progress).entries:
             return
         partitions = progress.producers_but(*own_names(progress))
-        for name, memory in memories_of(progress, ((name, state.state) for name, state in partitions.items())):
-            own = memory.get("own")
-            if isinstance(own, dict) and "held" in own:
-                check_manifest_memory(name, own)
+        for name, state in states_of_partitions(progress, ((name, known.state) for name, known in partitions.items())):
+            if isinstance(state.own, dict) and "held" in state.own:
+                ManifestState.of(name, state.own)
         idle_states(progress)
-        for key in ("done", "late"):
-            corrections_done(progress, key)
+        CorrectionsState.of(progress)
         status_of(channel)
     for name in own_names(progress):
         if not name.startswith(PARKED):
             continue
         with refused(channel.version, f"state of {name}", expected):
-            parked = parked_state(name, progress.get(name))
+            parked = ParkedState.of(name, progress.get(name))
             parcels = ParkedLists(channel.path, channel.storage_options).waiting(parked, channel.domain).parcels
-        if sum(parcel.rows for parcel in parcels) != parked.get("rows", 0):
-            violated(channel.version, f"state of {name}, rows", parked.get("rows"), sum(parcel.rows for parcel in parcels))
+        if sum(parcel.rows for parcel in parcels) != (parked.rows or 0):
+            violated(channel.version, f"state of {name}, rows", parked.rows, sum(parcel.rows for parcel in parcels))
         for parcel in parcels:
             for file in parcel.files:
                 _check_parked(channel, DataFile(file.path, file.size, file.rows), counts)
