@@ -20,6 +20,8 @@ PAGE = ROOT / "docs" / "errors.md"
 _CONDITION = re.compile(r"STRANDLINE_[A-Z0-9_]+")
 _SCALA = re.compile(r'new (Strandline(?:Data)?Exception)\(\s*"(STRANDLINE_\w+)"')
 _NOT_RAISED = {"STRANDLINE_EXAMPLE"}
+Values = dict[str, str]
+"""The texts of names."""
 
 _HEAD = """# Error conditions
 
@@ -42,8 +44,46 @@ class Raised(NamedTuple):
     remedy: str
 
 
-def python_errors(path: Path) -> Iterator[Raised]:
-    """Yield the conditions that a Python module raises."""
+def package_errors(path: Path) -> Iterator[Raised]:
+    """Yield the errors that the public functions of a package's ``errors.py`` return."""
+    functions = {
+        node.name: node for node in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(node, ast.FunctionDef)
+    }
+    where = ".".join(path.relative_to(ROOT).parent.parts[1:])
+    for name, function in functions.items():
+        for node in ast.walk(function):
+            if not name.startswith("_") and isinstance(node, ast.Return) and isinstance(node.value, ast.Call):
+                yield from _returned(node.value, _values(function, {}), functions, where)
+
+
+def _returned(call: ast.Call, values: Values, functions: dict[str, ast.FunctionDef], where: str) -> Iterator[Raised]:
+    """Yield the error that a call makes, or those of the function that it calls: the text that several errors share."""
+    name = ast.unparse(call.func)
+    if name in functions:
+        inner = functions[name]
+        given = dict(zip((argument.arg for argument in inner.args.args), call.args, strict=False))
+        given |= {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
+        inner_values = _values(inner, {parameter: _template(value, values) for parameter, value in given.items()})
+        for node in ast.walk(inner):
+            if isinstance(node, ast.Return) and isinstance(node.value, ast.Call):
+                yield from _returned(node.value, inner_values, functions, where)
+    elif call.args:
+        condition, *texts = [_template(argument, values) for argument in call.args[:3]]
+        if _CONDITION.fullmatch(condition):
+            yield Raised(condition, name, where, *[*texts, "", ""][:2])
+
+
+def _values(function: ast.FunctionDef, given: Values) -> Values:
+    """Return the texts of parameters and local names, where they are known."""
+    values = dict(given)
+    for node in function.body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant | ast.JoinedStr):
+            values[ast.unparse(node.targets[0])] = _template(node.value, values)
+    return values
+
+
+def inline_errors(path: Path) -> Iterator[Raised]:
+    """Yield the errors whose texts stand where they are raised."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     where = ".".join(path.relative_to(ROOT).with_suffix("").parts[1:])
     for node in ast.walk(tree):
@@ -57,19 +97,28 @@ def python_errors(path: Path) -> Iterator[Raised]:
                 yield Raised(first.value, kind, where, *[*texts, "", ""][:2])
 
 
-def _template(node: ast.expr) -> str:
-    """Return the text of an expression, with the names of the values in it."""
+def _template(node: ast.expr, values: Values | None = None) -> str:
+    """Return the text of an expression, with the names of the values in it, or their texts."""
+    if isinstance(node, ast.Name) and values and node.id in values:
+        return values[node.id]
     if isinstance(node, ast.Attribute) and node.attr == "what":  # of an error whose remedy alone is replaced
         return "The message of the first entry."
     if isinstance(node, ast.Constant):
         return str(node.value)
     if isinstance(node, ast.JoinedStr):
-        return "".join(_template(part) for part in node.values)
+        return "".join(_template(part, values) for part in node.values)
     if isinstance(node, ast.FormattedValue):
-        return _named(node.value)
+        return _value(node.value, values)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        return _template(node.left) + _template(node.right)
+        return _template(node.left, values) + _template(node.right, values)
     return _named(node)
+
+
+def _value(node: ast.expr, values: Values | None) -> str:
+    """Return what represents a value within a text: a part that is there if it is known, or else the value's name."""
+    if isinstance(node, ast.IfExp) and isinstance(node.body, ast.JoinedStr):
+        return _template(node.body, values)
+    return _template(node, values) if isinstance(node, ast.Name) else _named(node)
 
 
 def _named(node: ast.expr) -> str:
@@ -138,7 +187,7 @@ def page() -> str:
     raised: dict[str, list[Raised]] = {}
     for package in ("python/strandline", "connector/pyspark_strandline"):
         for path in sorted((ROOT / package).rglob("*.py")):
-            for error in python_errors(path):
+            for error in package_errors(path) if path.name == "errors.py" else inline_errors(path):
                 raised.setdefault(error.condition, []).append(error)
     for path in sorted((ROOT / "jvm-shim/src/main").rglob("*.scala")):
         for error in scala_errors(path):
