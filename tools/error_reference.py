@@ -123,7 +123,7 @@ def _value(node: ast.expr, values: Values | None) -> str:
 
 def _named(node: ast.expr) -> str:
     """Return the name that represents a value."""
-    return f"‹{_name(node).lstrip('_') or 'value'}›"
+    return f"‹{_name(node).strip('_') or 'value'}›"
 
 
 def _name(node: ast.expr) -> str:
