@@ -46,40 +46,37 @@ class Raised(NamedTuple):
 
 def package_errors(path: Path) -> Iterator[Raised]:
     """Yield the errors that the public functions of a package's ``errors.py`` return."""
-    functions = {
-        node.name: node for node in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(node, ast.FunctionDef)
-    }
+    module = ast.parse(path.read_text(encoding="utf-8"))
+    functions = {node.name: node for node in module.body if isinstance(node, ast.FunctionDef)}
     where = ".".join(path.relative_to(ROOT).parent.parts[1:])
     for name, function in functions.items():
-        for node in ast.walk(function):
-            if not name.startswith("_") and isinstance(node, ast.Return) and isinstance(node.value, ast.Call):
-                yield from _returned(node.value, _values(function, {}), functions, where)
+        if not name.startswith("_"):
+            yield from _returned(function, _assigned(module, {}), functions, where)
 
 
-def _returned(call: ast.Call, values: Values, functions: dict[str, ast.FunctionDef], where: str) -> Iterator[Raised]:
-    """Yield the error that a call makes, or those of the function that it calls: the text that several errors share."""
-    name = ast.unparse(call.func)
-    if name in functions:
-        inner = functions[name]
-        given = dict(zip((argument.arg for argument in inner.args.args), call.args, strict=False))
-        given |= {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
-        inner_values = _values(inner, {parameter: _template(value, values) for parameter, value in given.items()})
-        for node in ast.walk(inner):
-            if isinstance(node, ast.Return) and isinstance(node.value, ast.Call):
-                yield from _returned(node.value, inner_values, functions, where)
-    elif call.args:
-        condition, *texts = [_template(argument, values) for argument in call.args[:3]]
-        if _CONDITION.fullmatch(condition):
-            yield Raised(condition, name, where, *[*texts, "", ""][:2])
+def _returned(function: ast.FunctionDef, values: Values, functions: dict[str, ast.FunctionDef], where: str) -> Iterator[Raised]:
+    """Yield the errors that a function returns, also those of another function: the text that several errors share."""
+    own = _assigned(function, values)
+    for node in ast.walk(function):
+        if not isinstance(node, ast.Return) or not isinstance(node.value, ast.Call) or not node.value.args:
+            continue
+        name, given = ast.unparse(node.value.func), [_template(argument, own) for argument in node.value.args]
+        if inner := functions.get(name):
+            parameters = [parameter.arg for parameter in inner.args.args]
+            defaults = [_template(default, values) for default in inner.args.defaults]
+            named = dict(zip(parameters[len(parameters) - len(defaults) :], defaults, strict=True))
+            yield from _returned(inner, values | named | dict(zip(parameters, given, strict=False)), functions, where)
+        elif _CONDITION.fullmatch(given[0]):
+            yield Raised(given[0], name, where, *[*given[1:3], "", ""][:2])
 
 
-def _values(function: ast.FunctionDef, given: Values) -> Values:
-    """Return the texts of parameters and local names, where they are known."""
-    values = dict(given)
-    for node in function.body:
+def _assigned(body: ast.Module | ast.FunctionDef, values: Values) -> Values:
+    """Return the texts of names, with those of constants and of local names."""
+    found = dict(values)
+    for node in body.body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant | ast.JoinedStr):
-            values[ast.unparse(node.targets[0])] = _template(node.value, values)
-    return values
+            found[ast.unparse(node.targets[0])] = _template(node.value, found)
+    return found
 
 
 def inline_errors(path: Path) -> Iterator[Raised]:

@@ -13,7 +13,7 @@ from strandline.errors import StrandlineError
 from strandline.loop import LoopGraph
 from strandline.time.domain import Time, TimeDomain
 
-__all__ = ["LoopTimes", "not_in_loop"]
+__all__ = ["LoopTimes"]
 
 _PUBLISHED = "strandline.output"
 
@@ -67,12 +67,3 @@ class LoopTimes:
         """
         names = [name for name, each in self._feedback.items() if each["channel"] == table]
         return bool(names) and self._graph is not None and self._graph.is_last_in(names[0], self._loop["query"], time)
-
-
-def not_in_loop(what: str, asked: str, now: str) -> StrandlineError:
-    """Return the error for a later time in a loop."""
-    return StrandlineError(
-        "STRANDLINE_LOOP_UNSUPPORTED",
-        f"{what} at {asked}, later than {now}. A loop counts only the times of rows that the query has taken in.",
-        "In a loop, use the time of the current call. The feedback advances it.",
-    )

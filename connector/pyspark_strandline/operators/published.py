@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from pyspark_strandline.operators import errors
 from pyspark_strandline.operators.summary_steps import steps_from
 from strandline.channel.batch.table_reads import TableRead
 from strandline.channel.statements.beginning import Beginning
@@ -31,30 +32,16 @@ def output_frontier(published: str, domain: TimeDomain, name: str = "") -> Antic
         StrandlineError: The session has no extension, or the frontier is unknown; the error says why.
     """
     if not published:
-        raise StrandlineError(
-            "STRANDLINE_EXTENSION_MISSING",
-            "The Spark session does not have the strandline extension, so the query's output frontier is unknown.",
-            "Build the session with pyspark_strandline.configure(builder), or pass the shim's jar with --jars "
-            '"$(python -m pyspark_strandline jar)".',
-        )
+        raise errors.extension_missing_for_frontier()
     body: Mapping[str, Any] = json.loads(published)
     if name:
         body = body.get("outputs", {}).get(name, body)
     if "error" in body:
-        where = f"Output {name}: " if name else ""
-        raise StrandlineError("STRANDLINE_OUTPUT_FRONTIER_UNKNOWN", f"{where}{body['error']}")
+        raise errors.output_frontier_unknown(name, body["error"])
     if "domain" not in body:
-        raise StrandlineError(
-            "STRANDLINE_OUTPUT_FRONTIER_UNKNOWN",
-            f"The extension has published no frontier for the output {name!r}.",
-            "Write several outputs with pyspark_strandline.write_outputs or route, and use one release of strandline.",
-        )
+        raise errors.output_frontier_unknown_unpublished(name)
     if parse_domain(body["domain"]) != domain:
-        raise StrandlineError(
-            "STRANDLINE_TIME_DOMAIN_MISMATCH",
-            f"The output frontier has times of {body['domain']}, but the time column has times of {domain}.",
-            "Keep the source's time column in the query.",
-        )
+        raise errors.time_domain_mismatch(body["domain"], domain)
     return Antichain.from_json(domain, body["end"], "output frontier")
 
 

@@ -17,12 +17,11 @@ def not_a_scope(path: str) -> ScopeError:
     )
 
 
-def scope_channel_exists(name: str, known: tuple[str, str], other: str, new: tuple[str, str]) -> ScopeError:
-    """Each channel has a name, and a table with its path."""
+def scope_channel_exists(name: str, table: str, path: str, other: str, other_table: str, other_path: str) -> ScopeError:
     return ScopeError(
         "STRANDLINE_SCOPE_CHANNEL_EXISTS",
-        f"The scope has the channel {name!r} with the table {known[0]} at {known[1]}, so {other!r} cannot "
-        f"be the table {new[0]} at {new[1]}.",
+        f"The scope has the channel {name!r} with the table {table} at {path}, so {other!r} cannot "
+        f"be the table {other_table} at {other_path}.",
         "A table has one name in a scope. Use that name, or remove the channel first.",
     )
 

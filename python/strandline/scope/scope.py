@@ -209,7 +209,7 @@ class Scope:
         def add(definition: ScopeDefinition) -> ScopeDefinition:
             for other, known in definition.channels.items():
                 if (other == name) != (known.table == new.table) or (other == name and known != new):
-                    raise errors.scope_channel_exists(other, (known.table, known.path), name, (new.table, new.path))
+                    raise errors.scope_channel_exists(other, known.table, known.path, name, new.table, new.path)
             return replace(definition, channels={**definition.channels, name: new})
 
         self._change(add)
