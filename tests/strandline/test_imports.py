@@ -43,6 +43,7 @@ FLOORS = [
     ["strandline.report"],
     ["strandline"],
     ["strandline.page"],
+    ["pyspark_strandline.errors"],
     [
         *("pyspark_strandline.schema", "pyspark_strandline.options", "pyspark_strandline.workers"),
         *("pyspark_strandline.session", "pyspark_strandline.hadoop_storage", "pyspark_strandline.loop_remedies"),

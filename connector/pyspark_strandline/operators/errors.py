@@ -20,23 +20,6 @@ def column_reserved(columns: list[str], prefix: str) -> StrandlineError:
     )
 
 
-def _extension_missing(so: str) -> StrandlineError:
-    return StrandlineError(
-        "STRANDLINE_EXTENSION_MISSING",
-        f"The Spark session does not have the strandline extension, so {so}.",
-        "Build the session with pyspark_strandline.configure(builder), or pass the shim's jar with --jars "
-        '"$(python -m pyspark_strandline jar)".',
-    )
-
-
-def extension_missing_for_frontier() -> StrandlineError:
-    return _extension_missing("the query's output frontier is unknown")
-
-
-def extension_missing_for_times() -> StrandlineError:
-    return _extension_missing("it cannot move times")
-
-
 def key_invalid_collation(name: str, collation: str) -> StrandlineError:
     return _key_invalid_type(
         name,

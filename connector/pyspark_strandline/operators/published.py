@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from pyspark_strandline.errors import extension_missing_for_frontier
 from pyspark_strandline.operators import errors
 from pyspark_strandline.operators.summary_steps import steps_from
 from strandline.channel.batch.table_reads import TableRead
@@ -32,7 +33,7 @@ def output_frontier(published: str, domain: TimeDomain, name: str = "") -> Antic
         StrandlineError: The session has no extension, or the frontier is unknown; the error says why.
     """
     if not published:
-        raise errors.extension_missing_for_frontier()
+        raise extension_missing_for_frontier()
     body: Mapping[str, Any] = json.loads(published)
     if name:
         body = body.get("outputs", {}).get(name, body)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
+from pyspark_strandline.errors import extension_missing_for_times
 from pyspark_strandline.operators import errors
 from pyspark_strandline.operators.summary_steps import (
     By,
@@ -160,7 +161,7 @@ def _moved(
     except AnalysisException as error:
         if error.getCondition() != "UNRESOLVED_ROUTINE":
             raise
-        raise errors.extension_missing_for_times() from error
+        raise extension_missing_for_times() from error
     return moved
 
 
