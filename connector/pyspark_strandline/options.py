@@ -14,8 +14,8 @@ from strandline.delta.storage import location_of
 from strandline.delta.store_errors import shown_json
 from strandline.errors import StrandlineError
 from strandline.loop import LoopQuery
+from strandline.time.errors import wrong_moment
 from strandline.time.text.grammar import Wrong, read_moment
-from strandline.time.time_text import wrong_moment
 
 __all__ = ["CHANNEL", "EXTENSION", "IngestOptions", "OutputPlace", "ReadOptions", "WriteOptions"]
 
