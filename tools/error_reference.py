@@ -42,6 +42,8 @@ class Raised(NamedTuple):
     where: str
     what: str
     remedy: str
+    function: str = ""
+    """The function that makes it, where there is one."""
 
 
 def package_errors(path: Path) -> Iterator[Raised]:
@@ -51,7 +53,8 @@ def package_errors(path: Path) -> Iterator[Raised]:
     where = ".".join(path.relative_to(ROOT).parent.parts[1:])
     for name, function in functions.items():
         if not name.startswith("_"):
-            yield from _returned(function, _assigned(module, {}), functions, where)
+            for error in _returned(function, _assigned(module, {}), functions, where):
+                yield error._replace(function=name)
 
 
 def _returned(function: ast.FunctionDef, values: Values, functions: dict[str, ast.FunctionDef], where: str) -> Iterator[Raised]:

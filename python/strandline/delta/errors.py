@@ -370,7 +370,7 @@ def store_overwrites_probe(url: str) -> ChannelError:
     return _store_overwrites(url, "it accepted the same object twice")
 
 
-def store_unknown(url: str, schemes: Iterable[str]) -> ChannelError:
+def store_overwrites_unknown_scheme(url: str, schemes: Iterable[str]) -> ChannelError:
     return ChannelError(
         "STRANDLINE_STORE_OVERWRITES",
         f"Nobody knows whether the store of {url[:300]!r} refuses to write an object that exists, so nothing is written.",

@@ -42,7 +42,7 @@ class PutIfAbsent:
         self._options = options
         place = urlparse(url)
         if place.scheme.lower() not in _SCHEMES:
-            raise errors.store_unknown(url, _SCHEMES)
+            raise errors.store_overwrites_unknown_scheme(url, _SCHEMES)
         self._key = (place.scheme.lower().replace("s3a", "s3"), place.netloc, frozenset(options.items()))
         with self._errors(""):
             self._store: Any = _open(url, options)
