@@ -109,6 +109,35 @@ def test_every_condition_in_the_sources_is_on_the_page_of_error_conditions() -> 
                     assert f"## {condition}\n" in page, f"{condition} of {path.name}"
 
 
+DONE = [
+    *(f"python/strandline/{name}" for name in ("delta", "scope", "tracker", "dataflow", "loop", "testing")),
+    *(f"connector/pyspark_strandline/{name}" for name in ("operators", "loops")),
+    *(
+        f"connector/pyspark_strandline/{name}.py"
+        for name in ("column_types", "data_source", "hadoop_storage", "schema", "session")
+    ),
+    "python/strandline/time/time_text.py",
+]
+"""Where no error's text stands beside the code that raises it."""
+LATER = {"tracker/graph.py", "loop/graph.py", "operators/summary_steps.py"}
+
+
+def test_the_texts_of_errors_stand_in_the_errors_modules() -> None:
+    for path in (path for place in DONE for path in ([ROOT / place] if place.endswith(".py") else (ROOT / place).rglob("*.py"))):
+        if path.name != "errors.py" and "/".join(path.parts[-2:]) not in LATER:
+            assert not list(error_reference.inline_errors(path)), f"{path}: move the text into the package's errors.py"
+
+
+def test_the_names_of_errors_begin_with_their_conditions() -> None:
+    modules = [
+        path for package in ("python/strandline", "connector/pyspark_strandline") for path in (ROOT / package).rglob("errors.py")
+    ]
+    found = [error for path in modules for error in error_reference.package_errors(path)]
+    assert len(found) > 150
+    for error in found:
+        assert error.function.startswith(error.condition.removeprefix("STRANDLINE_").lower()), error.function
+
+
 def test_the_page_has_the_remedies_that_a_sink_and_an_ingest_give_instead() -> None:
     section = error_reference.page().split("## STRANDLINE_PRODUCER_LIVE\n")[1].split("\n## ")[0]
     first = r"- The message of the first entry\. "

@@ -20,6 +20,8 @@ PAGE = ROOT / "docs" / "errors.md"
 _CONDITION = re.compile(r"STRANDLINE_[A-Z0-9_]+")
 _SCALA = re.compile(r'new (Strandline(?:Data)?Exception)\(\s*"(STRANDLINE_\w+)"')
 _NOT_RAISED = {"STRANDLINE_EXAMPLE"}
+Values = dict[str, str]
+"""The texts of names."""
 
 _HEAD = """# Error conditions
 
@@ -40,10 +42,48 @@ class Raised(NamedTuple):
     where: str
     what: str
     remedy: str
+    function: str = ""
+    """The function that makes it, where there is one."""
 
 
-def python_errors(path: Path) -> Iterator[Raised]:
-    """Yield the conditions that a Python module raises."""
+def package_errors(path: Path) -> Iterator[Raised]:
+    """Yield the errors that the public functions of a package's ``errors.py`` return."""
+    module = ast.parse(path.read_text(encoding="utf-8"))
+    functions = {node.name: node for node in module.body if isinstance(node, ast.FunctionDef)}
+    where = ".".join(path.relative_to(ROOT).parent.parts[1:])
+    for name, function in functions.items():
+        if not name.startswith("_"):
+            for error in _returned(function, _assigned(module, {}), functions, where):
+                yield error._replace(function=name)
+
+
+def _returned(function: ast.FunctionDef, values: Values, functions: dict[str, ast.FunctionDef], where: str) -> Iterator[Raised]:
+    """Yield the errors that a function returns, also those of another function: the text that several errors share."""
+    own = _assigned(function, values)
+    for node in ast.walk(function):
+        if not isinstance(node, ast.Return) or not isinstance(node.value, ast.Call) or not node.value.args:
+            continue
+        name, given = ast.unparse(node.value.func), [_template(argument, own) for argument in node.value.args]
+        if inner := functions.get(name):
+            parameters = [parameter.arg for parameter in inner.args.args]
+            defaults = [_template(default, values) for default in inner.args.defaults]
+            named = dict(zip(parameters[len(parameters) - len(defaults) :], defaults, strict=True))
+            yield from _returned(inner, values | named | dict(zip(parameters, given, strict=False)), functions, where)
+        elif _CONDITION.fullmatch(given[0]):
+            yield Raised(given[0], name, where, *[*given[1:3], "", ""][:2])
+
+
+def _assigned(body: ast.Module | ast.FunctionDef, values: Values) -> Values:
+    """Return the texts of names, with those of constants and of local names."""
+    found = dict(values)
+    for node in body.body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant | ast.JoinedStr):
+            found[ast.unparse(node.targets[0])] = _template(node.value, found)
+    return found
+
+
+def inline_errors(path: Path) -> Iterator[Raised]:
+    """Yield the errors whose texts stand where they are raised."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     where = ".".join(path.relative_to(ROOT).with_suffix("").parts[1:])
     for node in ast.walk(tree):
@@ -57,24 +97,33 @@ def python_errors(path: Path) -> Iterator[Raised]:
                 yield Raised(first.value, kind, where, *[*texts, "", ""][:2])
 
 
-def _template(node: ast.expr) -> str:
-    """Return the text of an expression, with the names of the values in it."""
+def _template(node: ast.expr, values: Values | None = None) -> str:
+    """Return the text of an expression, with the names of the values in it, or their texts."""
+    if isinstance(node, ast.Name) and values and node.id in values:
+        return values[node.id]
     if isinstance(node, ast.Attribute) and node.attr == "what":  # of an error whose remedy alone is replaced
         return "The message of the first entry."
     if isinstance(node, ast.Constant):
         return str(node.value)
     if isinstance(node, ast.JoinedStr):
-        return "".join(_template(part) for part in node.values)
+        return "".join(_template(part, values) for part in node.values)
     if isinstance(node, ast.FormattedValue):
-        return _named(node.value)
+        return _value(node.value, values)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        return _template(node.left) + _template(node.right)
+        return _template(node.left, values) + _template(node.right, values)
     return _named(node)
+
+
+def _value(node: ast.expr, values: Values | None) -> str:
+    """Return what represents a value within a text: a part that is there if it is known, or else the value's name."""
+    if isinstance(node, ast.IfExp) and isinstance(node.body, ast.JoinedStr):
+        return _template(node.body, values)
+    return _template(node, values) if isinstance(node, ast.Name) else _named(node)
 
 
 def _named(node: ast.expr) -> str:
     """Return the name that represents a value."""
-    return f"‹{_name(node).lstrip('_') or 'value'}›"
+    return f"‹{_name(node).strip('_') or 'value'}›"
 
 
 def _name(node: ast.expr) -> str:
@@ -138,7 +187,7 @@ def page() -> str:
     raised: dict[str, list[Raised]] = {}
     for package in ("python/strandline", "connector/pyspark_strandline"):
         for path in sorted((ROOT / package).rglob("*.py")):
-            for error in python_errors(path):
+            for error in package_errors(path) if path.name == "errors.py" else inline_errors(path):
                 raised.setdefault(error.condition, []).append(error)
     for path in sorted((ROOT / "jvm-shim/src/main").rglob("*.scala")):
         for error in scala_errors(path):

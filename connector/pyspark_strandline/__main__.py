@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from pyspark_strandline import errors
 from pyspark_strandline.session import shim_jar, submit_options
 from strandline.errors import StrandlineError
 
@@ -28,12 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _in_one_line(options: list[str]) -> str:
     """Return the options as ``$(…)`` of a shell takes them apart again: at blanks, whatever is quoted."""
     if blank := [option for option in options if any(letter.isspace() for letter in option)]:
-        raise StrandlineError(
-            "STRANDLINE_OPTION_INVALID",
-            f"The option {blank[0]!r} has a blank, where a shell takes $(…) apart.",
-            "Install Strandline, and keep Delta's jars, in folders without blanks; or give Spark's program the options of "
-            "pyspark_strandline.session.submit_options(), each as an argument of its own.",
-        )
+        raise errors.option_invalid_blank(blank[0])
     return " ".join(options)
 
 

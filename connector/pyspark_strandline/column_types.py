@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import to_arrow_type
@@ -33,10 +33,13 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
+from pyspark_strandline import errors
 from pyspark_strandline.schema import quoted
 from strandline.errors import StrandlineError
 
 __all__ = ["check_exchanged_types", "check_stored_types"]
+
+Refusal = Callable[[str, str, DataType, errors.Cast | None], StrandlineError]
 
 _PLAIN = (
     *(BooleanType, ByteType, ShortType, IntegerType, LongType, FloatType, DoubleType, DecimalType),
@@ -65,11 +68,11 @@ def check_stored_types(schema: StructType, what: str) -> None:
     )
     for field in schema.fields:
         for path, kind, in_map in _leaves(field.name, field.dataType):
-            why = _not_stored(kind)
-            if why is None and in_map and not outside and isinstance(kind, TimestampNTZType):
-                why = "which deltalake cannot store inside a map"
-            if why is not None:
-                raise _refused(what, path, kind, why, _remedy(field.name, field.dataType, path))
+            refused = _not_stored(kind)
+            if refused is None and in_map and not outside and isinstance(kind, TimestampNTZType):
+                refused = errors.column_type_unsupported_in_map
+            if refused is not None:
+                raise refused(what, path, kind, _cast(field.name, field.dataType))
 
 
 def check_exchanged_types(schema: StructType, what: str) -> None:
@@ -83,8 +86,7 @@ def check_exchanged_types(schema: StructType, what: str) -> None:
     for field in schema.fields:
         for path, kind, _ in _leaves(field.name, field.dataType):
             if not _in_arrow(kind):
-                remedy = _remedy(field.name, field.dataType, path)
-                raise _refused(what, path, kind, "which Arrow in Python does not have", remedy)
+                raise errors.column_type_unsupported_by_arrow(what, path, kind, _cast(field.name, field.dataType))
 
 
 def _in_arrow(kind: DataType) -> bool:
@@ -109,24 +111,19 @@ def _leaves(path: str, kind: DataType, in_map: bool = False) -> Iterator[tuple[s
         yield from _leaves(f"{path}.{name}", part, in_map)
 
 
-def _not_stored(kind: DataType) -> str | None:
-    """Return why a channel does not have a type; ``None`` if it has."""
+def _not_stored(kind: DataType) -> Refusal | None:
+    """Return the error for a type that a channel does not have; ``None`` if it has it."""
     if isinstance(kind, StringType) and type(kind) is StringType:
-        return None if kind == StringType() else "whose collation a channel does not keep: it would come back as plain text"
+        return None if kind == StringType() else errors.column_type_unsupported_collation
     if isinstance(kind, StructType):
-        return "a struct without fields, which Parquet cannot store"
+        return errors.column_type_unsupported_struct
     if isinstance(kind, UserDefinedType):
-        return "a user-defined type, which a channel does not keep"
-    return None if type(kind) in _PLAIN else "which Delta tables as channels are do not have"
+        return errors.column_type_unsupported_of_user
+    return None if type(kind) in _PLAIN else errors.column_type_unsupported
 
 
-def _refused(what: str, path: str, kind: DataType, why: str, remedy: str) -> StrandlineError:
-    return StrandlineError(
-        "STRANDLINE_COLUMN_TYPE_UNSUPPORTED", f"{what} have {path} of type {kind.simpleString()}, {why}.", remedy
-    )
-
-
-def _remedy(name: str, kind: DataType, path: str) -> str:
+def _cast(name: str, kind: DataType) -> errors.Cast | None:
+    """Return how a column of this type becomes one that a channel has; ``None`` if that is not known."""
     column = quoted(name)
     if isinstance(kind, StringType) and kind != StringType():
         made = f"collate({column}, 'UTF8_BINARY')"
@@ -137,17 +134,8 @@ def _remedy(name: str, kind: DataType, path: str) -> str:
     elif (cast := _stored_form(kind)) is not None:
         made = f"CAST({column} AS {cast})"
     else:
-        return f"Leave {path} out, or make it one of the types that a channel has (docs/channel.md)."
-    of_null = (
-        " The type INT stands for the one that the values are to have."
-        if any(_is_void(k) for _, k, _ in _leaves("", kind))
-        else ""
-    )
-    return f"Convert the column: df.withColumn({name!r}, F.expr({made!r})).{of_null}"
-
-
-def _is_void(kind: DataType) -> bool:
-    return isinstance(kind, NullType)
+        return None
+    return errors.Cast(name, made, of_null=any(isinstance(leaf, NullType) for _, leaf, _ in _leaves("", kind)))
 
 
 def _stored_form(kind: DataType, in_map: bool = False) -> str | None:

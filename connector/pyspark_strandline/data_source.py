@@ -7,6 +7,7 @@ from typing import NoReturn
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from pyspark_strandline import errors
 from pyspark_strandline.options import IngestOptions, ReadOptions, WriteOptions
 from pyspark_strandline.read.batch import PROGRESS_SCHEMA, ProgressReader, RowsReader
 from pyspark_strandline.read.several.inputs import Inputs
@@ -17,7 +18,6 @@ from pyspark_strandline.write.ingest_sink import IngestWriter
 from pyspark_strandline.write.sink import StreamWriter
 from strandline import __version__
 from strandline.channel import Channel
-from strandline.errors import StrandlineError
 
 __all__ = ["StrandlineDataSource"]
 
@@ -55,18 +55,9 @@ class StrandlineDataSource(DataSource):
         """Return the stream reader. Raises in a session that cannot apply frontiers, before any row is read."""
         options = ReadOptions.parse(self.options).for_stream()
         if options.extension is None:
-            raise StrandlineError(
-                "STRANDLINE_EXTENSION_MISSING",
-                "The Spark session does not have the strandline extension, so its operators cannot read the frontier.",
-                "Build the session with pyspark_strandline.configure(builder), or pass the shim's jar with --jars "
-                '"$(python -m pyspark_strandline jar)".',
-            )
+            raise errors.extension_missing_for_operators()
         if options.extension != __version__:
-            raise StrandlineError(
-                "STRANDLINE_EXTENSION_VERSION",
-                f"The session has the extension of strandline {options.extension}, but Python has strandline {__version__}.",
-                'Start it with the jar of this release, "$(python -m pyspark_strandline jar)", and remove the other one.',
-            )
+            raise errors.extension_version(options.extension, __version__)
         self._check(schema)
         return StreamReader(options, schema)
 
@@ -84,11 +75,7 @@ class StrandlineDataSource(DataSource):
             StrandlineError: ``STRANDLINE_OUTPUT_MODE_UNSUPPORTED``, or an option is invalid.
         """
         if overwrite:
-            raise StrandlineError(
-                "STRANDLINE_OUTPUT_MODE_UNSUPPORTED",
-                "The strandline sink does not support output mode complete, which replaces earlier rows.",
-                "Use output mode append. It emits every result once, when its time is closed.",
-            )
+            raise errors.output_mode_unsupported()
         if IngestOptions.wanted(self.options):
             return IngestWriter(IngestOptions.parse(self.options), schema)
         return StreamWriter(WriteOptions.parse(self.options), schema)
@@ -96,19 +83,11 @@ class StrandlineDataSource(DataSource):
     @without_stack
     def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
         """Refuse batch writes: a DataFrame does not say which times it completes."""
-        raise StrandlineError(
-            "STRANDLINE_BATCH_WRITE_UNSUPPORTED",
-            "df.write cannot write a channel, because a batch does not state which times it completes.",
-            "Use strandline.channel.Channel.producer(…).send(…), or df.writeStream.",
-        )
+        raise errors.batch_write_unsupported()
 
     def _check(self, schema: StructType, *, may_lack: bool = False) -> None:
         """Raise unless a schema given by ``.schema(…)`` is the channel's own, or has some of its columns: rows are read by it."""
         own = self.schema()
         given, has = ([(f.name, f.dataType) for f in each.fields] for each in (schema, own))
         if given != has and not (may_lack and all(column in has for column in given)):
-            raise StrandlineError(
-                "STRANDLINE_SCHEMA_MISMATCH",
-                f"The given schema {schema.simpleString()} differs from the channel's schema {own.simpleString()}.",
-                "Leave .schema(…) out, and choose columns with the option columns or with select.",
-            )
+            raise errors.schema_mismatch(schema, own)

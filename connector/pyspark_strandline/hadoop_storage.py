@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlparse
 
-from strandline.errors import StrandlineError
+from pyspark_strandline import errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,11 +42,7 @@ def storage_options(spark: SparkSession, path: str) -> dict[str, str]:
     place = urlparse(path)
     session: Any = spark
     if place.scheme not in ("s3", "s3a", "abfs", "abfss") or not hasattr(session, "_jsparkSession"):
-        raise StrandlineError(
-            "STRANDLINE_HADOOP_SETTINGS_UNREACHABLE",
-            f"The Hadoop settings for {place.scheme or 'a local path'} cannot be read from this session.",
-            "Give the options storage.NAME yourself. This knows the settings for s3a, s3, abfss and abfs, without Spark Connect.",
-        )
+        raise errors.hadoop_settings_unreachable(place.scheme)
     conf = session._jsparkSession.sessionState().newHadoopConf()
 
     def setting(name: str, secret: bool) -> str | None:

@@ -9,8 +9,8 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
+from pyspark_strandline import errors
 from strandline.channel.write.create import nullable_field
-from strandline.errors import StrandlineError
 from strandline.time.arrow import TIME_KEY, arrow_type
 from strandline.time.domain import TimeDomain, parse_domain
 
@@ -55,11 +55,7 @@ def spark_schema(schema: pa.Schema, time_column: str, domain: TimeDomain, column
     if columns is not None:
         unknown = [name for name in columns if name not in schema.names]
         if unknown:
-            raise StrandlineError(
-                "STRANDLINE_OPTION_INVALID",
-                f"Option columns names {unknown}, which the channel does not have. Its columns are {schema.names}.",
-                "Name columns of the channel.",
-            )
+            raise errors.option_invalid_columns(unknown, schema.names)
         schema = pa.schema([field for field in schema if field.name in columns or field.name == time_column])
     converted = from_arrow_schema(schema, prefer_timestamp_ntz=True)
     return StructType(
@@ -114,20 +110,9 @@ def time_field_of(schema: StructType) -> tuple[str, TimeDomain]:
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
-        raise StrandlineError(
-            "STRANDLINE_TIME_COLUMN_AMBIGUOUS",
-            f"The rows to write have {len(fitting)} time columns, {[name for name, _ in fitting]}, but a channel has one.",
-            "Drop the others, or remove their metadata with col.alias(name, metadata={}).",
-        )
+        raise errors.time_column_ambiguous([name for name, _ in fitting])
     tagged = any(TIME_METADATA in (f.metadata or {}) for f in schema.fields)
-    hint = " (a window is not a time: select window.start or window.end)" if tagged else ""
-    raise StrandlineError(
-        "STRANDLINE_TIME_COLUMN_MISSING",
-        f"None of the columns to write, {schema.names}, is a time column of a strandline source{hint}.",
-        "Keep the source's time column in the query, or move it with advance, truncate (instead of date_trunc), project "
-        "or enter. A column from other expressions or functions has no known frontier. Write a stream of another source "
-        "with pyspark_strandline.ingest.",
-    )
+    raise errors.time_column_missing(schema.names, has_window=tagged)
 
 
 def channel_schema(schema: StructType, time_column: str, domain: TimeDomain) -> pa.Schema:

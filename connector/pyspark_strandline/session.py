@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from strandline.errors import StrandlineError
+from pyspark_strandline import errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,11 +47,7 @@ def shim_jar() -> str:
     """
     jars = sorted((Path(__file__).parent / "jars").glob(f"strandline-spark-{SPARK_LINE}_{_SCALA}-*.jar"))
     if not jars:
-        raise StrandlineError(
-            "STRANDLINE_SHIM_MISSING",
-            f"This installation of strandline has no shim for Spark {SPARK_LINE} in {Path(__file__).parent / 'jars'}.",
-            "Install a wheel of strandline, or run `make setup` in a source checkout.",
-        )
+        raise errors.shim_missing(SPARK_LINE, Path(__file__).parent / "jars")
     return str(jars[-1])
 
 
@@ -199,11 +195,7 @@ def _socket_folder() -> str:
 def _check_spark_line() -> None:
     version = metadata.version("pyspark")
     if version.rsplit(".", 1)[0] != SPARK_LINE:
-        raise StrandlineError(
-            "STRANDLINE_SPARK_VERSION_MISMATCH",
-            f"pyspark {version} is installed, but the shim of this strandline release is built for Spark {SPARK_LINE}.",
-            f"Install pyspark {SPARK_LINE}.*, or the strandline release for your Spark line.",
-        )
+        raise errors.spark_version_mismatch(version, SPARK_LINE)
 
 
 def _jars_from_environment() -> list[str]:
@@ -226,13 +218,7 @@ def _reach_a_started_jvm(jars: Sequence[str]) -> None:
         jvm: Any = SparkContext._jvm
         loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
         if loader.getResource("strandline/spark/StrandlineExtensions.class") is None:
-            raise StrandlineError(
-                "STRANDLINE_SESSION_RUNNING",
-                "A Spark session without the strandline extension is already running. Spark loads extensions only when a "
-                "session starts.",
-                "Call configure() before the first getOrCreate(), stop the running session, or start the shell with "
-                '--jars "$(python -m pyspark_strandline jar)".',
-            )
+            raise errors.session_running()
         return
     if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
         return  # the JVM will be launched with spark.jars on its class path

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import CalendarIntervalType, DataType, MapType, StructType, VariantType
 
+from pyspark_strandline.loops import errors
 from pyspark_strandline.operators.operator_marker import MARK, mark_metadata
 from pyspark_strandline.schema import quoted
-from strandline.errors import StrandlineError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -39,19 +39,11 @@ def improvements(rows: DataFrame, time: str, order: Mapping[str, str]) -> DataFr
     """
     wrong = {name: how for name, how in order.items() if name not in rows.columns or name == time or how not in ("min", "max")}
     if wrong or not order:
-        raise StrandlineError(
-            "STRANDLINE_OPTION_INVALID",
-            f"best is {dict(order)}, but the seed has the columns {rows.columns}.",
-            "Give min or max for some of these columns, without the time.",
-        )
+        raise errors.option_invalid_best(order, rows.columns)
     for name in order:
         kind = rows.schema[name].dataType
         if _lacks_order(kind):
-            raise StrandlineError(
-                "STRANDLINE_OPTION_INVALID",
-                f"best has the column {name} of the type {kind.simpleString()}, whose values have no order.",
-                "Decide by another column.",
-            )
+            raise errors.option_invalid_best_type(name, kind)
     key = [name for name in rows.columns if name != time and name not in order]
     text = json.dumps({"order": [[name, how] for name, how in order.items()], "last": BEST})
     mark = F.lit(0).cast("bigint").alias(MARK, metadata={**mark_metadata("best"), "strandline.order": text})

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from pyspark_strandline.loops import errors
 from pyspark_strandline.operators.operator_marker import MARK
-from pyspark_strandline.schema import TIME_METADATA, quoted
-from strandline.errors import StrandlineError
+from pyspark_strandline.schema import TIME_METADATA
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructField
@@ -61,27 +61,19 @@ def followed(
             they have other columns. The plan is refused with the former condition, as an ``AnalysisException``.
     """
     if not callable(body):
-        raise _unsupported(f"The body is {body!r}, which is no function", "Give a function of a DataFrame.")
+        raise errors.loop_body_unsupported_value(body)
     made = body(rows)
     if not isinstance(made, DataFrame):
-        raise _unsupported(
-            f"The body returns {type(made).__name__}, which is no DataFrame", "Return the rows that follow from those it gets."
-        )
+        raise errors.loop_body_unsupported_result(made)
     if not made.isStreaming:
-        raise _unsupported(
-            f"The body returns a table ({', '.join(made.columns)}), which does not follow from the loop's rows",
-            "Begin with the rows that the body gets, and join tables to them.",
-        )
+        raise errors.loop_body_unsupported_table(made.columns)
     asked = {"channels": channels, "stream": stream, "time": time, "byRound": by_round, "inRounds": in_rounds, "ends": ends}
     schema = made.select("*", F.lit(0).alias(MARK, metadata={_ASKED: asked})).schema
     *fields, mark = schema.fields
     _check_columns(fields, rows.schema.fields)
     (before,), (after,) = ([field for field in each if field.name == time] for each in (rows.schema.fields, fields))
     if _times(before) != _times(after):
-        raise _unsupported(
-            f"The body returns a column {time} that is not the time of the loop's rows, or moves it",
-            f"Select {time} as it is. iterate advances the coordinate that counts the rounds.",
-        )
+        raise errors.loop_body_unsupported_time(time)
     return Followed(made, list((mark.metadata or {}).get(_COMPUTED, [])))
 
 
@@ -89,33 +81,13 @@ def _check_columns(made: list[StructField], expected: list[StructField]) -> None
     """Raise if the body's columns are not those of the loop's rows, by name and type. Their order does not matter."""
     names, wanted = [field.name for field in made], [field.name for field in expected]
     if sorted(names) != sorted(wanted):
-        differences = {
-            "lacks": [name for name in wanted if name not in names],
-            "has besides": [name for name in names if name not in wanted],
-            "has twice": sorted({name for name in names if names.count(name) > 1}),
-        }
-        said = ", and ".join(f"{how} {', '.join(which)}" for how, which in differences.items() if which)
-        raise StrandlineError(
-            "STRANDLINE_SCHEMA_MISMATCH",
-            f"The body returns the columns {names}, but the loop's rows have {wanted}. It {said}.",
-            "Select exactly these columns, with the time as it is.",
-        )
+        raise errors.schema_mismatch_body_columns(names, wanted)
     kinds = {field.name: field.dataType.simpleString() for field in made}
     wrong = [field for field in expected if kinds[field.name] != field.dataType.simpleString()]
     if wrong:
-        each = (f"{f.name} has the type {kinds[f.name]}, but in the seed it is {f.dataType.simpleString()}" for f in wrong)
-        casts = (f".withColumn({f.name!r}, F.col({quoted(f.name)!r}).cast({f.dataType.simpleString()!r}))" for f in wrong)
-        raise StrandlineError(
-            "STRANDLINE_SCHEMA_MISMATCH",
-            f"The body returns columns of other types: {'; '.join(each)}.",
-            f"Append {''.join(casts)} to what the body returns. Or give the seed's channel the wider type.",
-        )
+        raise errors.schema_mismatch_body_types([(f.name, kinds[f.name], f.dataType.simpleString()) for f in wrong])
 
 
 def _times(field: StructField) -> Mapping[str, Any]:
     """Return what makes the column a time of its path."""
     return {key: value for key, value in (field.metadata or {}).items() if key in (TIME_METADATA, "strandline.summary")}
-
-
-def _unsupported(what: str, remedy: str) -> StrandlineError:
-    return StrandlineError("STRANDLINE_LOOP_BODY_UNSUPPORTED", f"{what}.", remedy)

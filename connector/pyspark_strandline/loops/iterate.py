@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
+from pyspark_strandline.loops import errors
 from pyspark_strandline.loops.best import BEST, improvements
 from pyspark_strandline.loops.body import Followed, followed
 from pyspark_strandline.loops.loop import ROUTED_TIME, read_loop
@@ -20,7 +21,6 @@ from pyspark_strandline.operators.time_functions import project
 from pyspark_strandline.read.several.streams import read_channels
 from pyspark_strandline.schema import quoted
 from strandline.channel import Channel
-from strandline.errors import StrandlineError
 from strandline.time.arrow import time_field
 from strandline.time.domain import Product, TimeDomain, product
 
@@ -85,11 +85,7 @@ def iterate(
     ``iterate(spark, parts, lambda rows: rows.join(uses, rows.part == uses.whole).select("time", uses.part), folder)``
     """
     if best is not None and not distinct:
-        raise StrandlineError(
-            "STRANDLINE_OPTION_CONFLICT",
-            f"best is {dict(best)}, so one row of each key goes round, but distinct=False lets equal rows go round.",
-            "Leave one of them out.",
-        )
+        raise errors.option_conflict_distinct(best)
     plain = {name.removeprefix("storage."): value for name, value in (storage or {}).items()} or None
     source = Channel.open(seed, plain)
     domain = loop_domain(source.domain, at)
@@ -100,9 +96,7 @@ def iterate(
     own = {_OUTER, _TO, BEST}
     reserved = [name for name in entered.names if name.lower() in own or name.lower().startswith((MARK, ROUTED_TIME))]
     if reserved:
-        raise StrandlineError(
-            "STRANDLINE_COLUMN_RESERVED", f"The seed has the columns {reserved}, whose names iterate uses itself.", "Rename them."
-        )
+        raise errors.column_reserved_by_iterate(reserved)
 
     if until is not None:
         _check_until(until)
@@ -186,12 +180,7 @@ def _entered(source: Channel, domain: TimeDomain, begun: Channel | None) -> pa.S
     kept = begun.schema
     fits = all(name in entered.names and entered.field(name).equals(kept.field(name)) for name in kept.names if name != time)
     if not fits or begun.time_column != time or begun.domain != domain:
-        raise StrandlineError(
-            "STRANDLINE_SCHEMA_MISMATCH",
-            f"The rows of the loop at {begun.path} have the columns {kept.names} and times of {begun.domain}, but the seed "
-            f"{source.path} has {source.schema.names} and gives times of {domain}, or other types.",
-            "Use the seed that the loop began with. Or begin a new loop, in another folder and with a new checkpoint.",
-        )
+        raise errors.schema_mismatch_seed(begun.path, kept.names, begun.domain, source.path, source.schema.names, domain)
     return pa.schema([entered.field(name) for name in kept.names])
 
 
@@ -221,9 +210,7 @@ def _bounds(
 
 def _check_until(until: int | str | Column) -> None:
     if isinstance(until, bool) or (isinstance(until, int) and until < 1):
-        raise StrandlineError(
-            "STRANDLINE_OPTION_INVALID", f"until is {until!r}.", "Give a number of rounds of at least 1, or a condition."
-        )
+        raise errors.option_invalid_until(until)
 
 
 def _ended(until: int | str | Column, rows: DataFrame, round_: Column) -> Column:
@@ -233,9 +220,5 @@ def _ended(until: int | str | Column, rows: DataFrame, round_: Column) -> Column
     try:
         _ = rows.where(condition).schema
     except AnalysisException as error:
-        raise StrandlineError(
-            "STRANDLINE_OPTION_INVALID",
-            f"until is {until!r}, which is no condition on a row of {rows.columns}: {str(error).splitlines()[0]}",
-            "Give a number of rounds, or a condition on the columns of one row.",
-        ) from error
+        raise errors.option_invalid_until_condition(until, rows.columns, error) from error
     return condition

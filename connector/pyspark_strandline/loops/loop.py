@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
+from pyspark_strandline.loops import errors
 from pyspark_strandline.operators.summary_steps import By, around
 from pyspark_strandline.operators.time_functions import fed_back, project
 from pyspark_strandline.read.several.streams import Streams, read_channels
 from pyspark_strandline.schema import quoted, schema_above, time_field_of
 from pyspark_strandline.write.outputs import route, write_outputs
 from strandline.channel import Channel
-from strandline.errors import StrandlineError
 from strandline.loop import LoopQuery
 from strandline.scope import Scope
 from strandline.time.domain import TimeDomain, parse_domain
@@ -121,11 +121,7 @@ class Loop:
         time, _ = time_field_of(schema_above(df))
         reserved = [column for column in df.columns if column.lower().startswith(ROUTED_TIME)]
         if reserved:
-            raise StrandlineError(
-                "STRANDLINE_COLUMN_RESERVED",
-                f"The columns {reserved} have names that begin with {ROUTED_TIME!r}, as those that route makes.",
-                "Rename them.",
-            )
+            raise errors.column_reserved_by_route(reserved, ROUTED_TIME)
         rest = {column: column for column in df.columns if column not in (by, time)}
         given = dict(columns or {})
         targets: dict[str, tuple[str | os.PathLike[str], Mapping[str, str]]] = {}
@@ -155,19 +151,11 @@ class Loop:
     def _check_closed(self, outputs: Mapping[str, Any]) -> None:
         missing = [name for name in self._feedback if name not in outputs]
         if missing:
-            raise StrandlineError(
-                "STRANDLINE_LOOP_OPEN",
-                f"The loop reads the feedback channels {', '.join(self._feedback)}, but {', '.join(missing)} is not written.",
-                "Write every feedback channel.",
-            )
+            raise errors.loop_open(self._feedback, missing)
 
     def _path_of(self, name: str) -> str:
         if name not in self._feedback:
-            raise StrandlineError(
-                "STRANDLINE_OUTPUTS_INVALID",
-                f"Output {name} has no path, and is no feedback channel. These are {', '.join(self._feedback)}.",
-                "Give a path.",
-            )
+            raise errors.outputs_invalid(name, self._feedback)
         return self._channels[name].path
 
     def _producer(self) -> str:
@@ -175,11 +163,7 @@ class Loop:
         found = {name: sorted(self._channels[name].progress.producers) for name in self._feedback}
         names = {producer for producers in found.values() for producer in producers}
         if len(names) != 1:
-            raise StrandlineError(
-                "STRANDLINE_LOOP_TWO_WRITERS",
-                f"The feedback channels have the producers {found}, but one query writes all of them, and nobody else.",
-                "Create each with Channel.create(…, producers=[name]), with one name for all.",
-            )
+            raise errors.loop_two_writers(found)
         return names.pop()
 
 
@@ -229,22 +213,13 @@ def read_loop(
     if queries is None:
         own, writers = feedback or {}, {"": feedback or {}}
     elif query is None or query not in queries or feedback is not None:
-        raise StrandlineError(
-            "STRANDLINE_OPTION_INVALID",
-            f"The query is {query!r}, and the loop's queries are {', '.join(queries)}"
-            + (f", but feedback is {dict(feedback)} too." if feedback is not None else "."),
-            "Name with query=… which of them this one is, and leave feedback out.",
-        )
+        raise errors.option_invalid_query(query, queries, feedback)
     else:
         own, writers = queries[query].writes, {name: each.writes for name, each in queries.items()}
     moves = {of: {name: by if isinstance(by, Mapping) else {"": by} for name, by in each.items()} for of, each in writers.items()}
     unknown = [name for each in writers.values() for name in each if name not in channels]
     if unknown or not own:
-        raise StrandlineError(
-            "STRANDLINE_OPTION_INVALID",
-            f"The feedback names {', '.join(unknown) or 'nothing'}, but the loop's channels are {', '.join(channels)}.",
-            "Name at least one channel of the loop as its feedback. Without one, use read_channels.",
-        )
+        raise errors.option_invalid_feedback(unknown, channels)
     opened = {name: Channel.open(channels[name], plain or None) for each in moves.values() for name in each}
     distances = {of: {name: _distances(opened[name].domain, by) for name, by in each.items()} for of, each in moves.items()}
     if queries is None or query is None:

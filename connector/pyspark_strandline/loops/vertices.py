@@ -13,15 +13,15 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
 from pyspark_strandline.column_types import check_exchanged_types, check_stored_types
+from pyspark_strandline.loops import errors
 from pyspark_strandline.loops.loop import ROUTED_TIME, read_loop
+from pyspark_strandline.operators.errors import result_invalid_at_vertex
 from pyspark_strandline.operators.operator_marker import MARK
 from pyspark_strandline.operators.processor import Processor, process
-from pyspark_strandline.operators.results.conversion import result_invalid
 from pyspark_strandline.operators.results.rules import MisfitError, Rule, rule
 from pyspark_strandline.read.several.streams import Streams, read_channels
 from pyspark_strandline.schema import arrow_schema, quoted, schema_above, time_field_of
 from strandline.channel import Channel
-from strandline.errors import StrandlineError
 from strandline.time.arrow import time_field
 from strandline.time.domain import Lex, Time, TimeDomain, lex
 
@@ -236,8 +236,8 @@ class _Checks:
         except MisfitError as misfit:
             program = self._program
             place = f"at vertex {program.vertex!r}, time {program.time}"
-            raise result_invalid(
-                f"{what} {type(program).__name__} {does} {place}, {_step(program.step)},", f"is not {of}: {misfit}"
+            raise result_invalid_at_vertex(
+                f"{what} {type(program).__name__} {does} {place}, {_step(program.step)},", of, misfit
             ) from None
 
 
@@ -282,11 +282,7 @@ class _Vertices(Processor):
         if step == _LAST:
             result = check.result(program.result())
             if program._sent:
-                raise StrandlineError(
-                    "STRANDLINE_LOOP_UNSUPPORTED",
-                    f"The result of vertex {self.key[0]} sends {len(program._sent)} message(s), but no superstep follows.",
-                    "Send messages in compute.",
-                )
+                raise errors.loop_unsupported_message(self.key[0], len(program._sent))
             self.state = self._kept(program.state, state["inbox"])
             if result is not None:
                 self.emit(time, [{_KIND: _RESULT, _TO: None, _MESSAGE: None, _OUT: result}])
@@ -331,20 +327,10 @@ def _struct(schema: StructType | str) -> StructType:
 def _outer_domain(channels: Mapping[str, str | os.PathLike[str]], storage: dict[str, str] | None) -> TimeDomain:
     domains = {str(domain): domain for domain in (Channel.open(path, storage).domain for path in channels.values())}
     if len(domains) != 1:
-        raise StrandlineError(
-            "STRANDLINE_TIME_DOMAIN_MISMATCH",
-            f"The channels of the graph have times of {', '.join(domains) or 'no domain'}.",
-            "Give at least one channel, and channels of one domain.",
-        )
+        raise errors.time_domain_mismatch(domains)
     domain = next(iter(domains.values()))
     if not domain.is_total:
-        raise StrandlineError(
-            "STRANDLINE_LOOP_UNSUPPORTED",
-            f"The times of the graph's channels are of {domain}, where some times come neither before nor after each other. "
-            "pregel keeps one state of a vertex over all outer times, so they must have an order.",
-            "Give pregel a channel with one coordinate: write project(rows, coordinate) into it by a query of its own. Or let "
-            "the producers write times of lex(…), which come one after the other.",
-        )
+        raise errors.loop_unsupported_order(domain)
     return domain
 
 
@@ -374,19 +360,12 @@ def _check_names(vertex: str, messages: list[str], results: list[str]) -> None:
     """Raise for names that the channels and the columns of the plan cannot have. Spark and Delta do not look at the case."""
     own = vertex.lower() in {_INPUT, _MESSAGE, _TO, _KIND, _OUT, "time"}
     if own or vertex.lower().startswith((MARK, ROUTED_TIME, _SENT, _RESULTS)):
-        raise StrandlineError(
-            "STRANDLINE_COLUMN_RESERVED", f"The vertex is named {vertex!r}, a name that pregel uses itself.", "Name it otherwise."
-        )
+        raise errors.column_reserved_vertex(vertex)
     for of, names in (("messages", messages), ("results", results)):
         lower = ["time", vertex.lower(), *map(str.lower, names)]
         clash = [name for name in names if lower.count(name.lower()) > 1]
         if clash:
-            raise StrandlineError(
-                "STRANDLINE_KEY_INVALID",
-                f"The {of} have the fields {clash}, which are the names of the vertex, of the time, or of another field. "
-                "Case does not matter.",
-                "Rename them, or name the vertex with vertex=….",
-            )
+            raise errors.key_invalid_fields(of, clash)
 
 
 def _columns(names: Iterable[str]) -> list[Column]:
@@ -395,13 +374,7 @@ def _columns(names: Iterable[str]) -> list[Column]:
 
 def _checked_inputs(given: DataFrame, vertex: str) -> str:
     if vertex not in given.columns:
-        raise StrandlineError(
-            "STRANDLINE_KEY_INVALID",
-            f"The inputs have the columns {given.columns}, without {vertex!r}.",
-            "Return a column with the vertex's id, or name it with vertex=….",
-        )
+        raise errors.key_invalid_inputs(given.columns, vertex)
     if _IS in given.columns:
-        raise StrandlineError(
-            "STRANDLINE_COLUMN_RESERVED", f"The inputs have the column {_IS!r}, a name that pregel uses itself.", "Rename it."
-        )
+        raise errors.column_reserved_inputs(_IS)
     return time_field_of(schema_above(given))[0]

@@ -13,8 +13,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from pyspark_strandline.column_types import check_exchanged_types
+from pyspark_strandline.operators import errors
 from pyspark_strandline.operators.group_runs import key_values, runs
-from pyspark_strandline.operators.loop_times import LoopTimes, not_in_loop
+from pyspark_strandline.operators.loop_times import LoopTimes
 from pyspark_strandline.operators.map_batches import map_batches
 from pyspark_strandline.operators.operator_marker import (
     MARK,
@@ -29,7 +30,6 @@ from pyspark_strandline.operators.results.conversion import Expected, conform
 from pyspark_strandline.operators.results.pandas_form import to_pandas
 from pyspark_strandline.operators.user_calls import name_of, noted, python_key
 from pyspark_strandline.schema import arrow_schema, quoted
-from strandline.errors import StrandlineError
 from strandline.time.arrow import times_of
 from strandline.time.domain import Time, TimeDomain
 
@@ -96,7 +96,7 @@ def on_complete(
     ``on_complete(df, lambda time, key, rows: rows.sort_by("n").slice(0, 10), df.schema, key="device")``
     """
     if rows not in _FORMS:
-        raise StrandlineError("STRANDLINE_OPTION_INVALID", f"The argument rows is {rows!r}.", f"Give one of {', '.join(_FORMS)}.")
+        raise errors.option_invalid_rows(rows, _FORMS)
     time, domain = input_time(df)
     names = checked_key(df, key, time.name)
     check_exchanged_types(df.schema, "The rows for the function")
@@ -149,7 +149,7 @@ class _Calls:
         """Return a result. Raises for a time other than that of the call."""
         for time in times_of(batch.column(self._time), self._domain):
             if time != now:
-                raise not_in_loop("The function has a result", self._domain.format(time), self._domain.format(now))
+                raise errors.loop_unsupported_result(self._domain, time, now)
         return batch
 
     def _names(self, part: pa.RecordBatch) -> list[Any]:

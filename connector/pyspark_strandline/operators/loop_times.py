@@ -14,7 +14,7 @@ from strandline.loop import LoopGraph
 from strandline.time.domain import Time, TimeDomain
 from strandline.time.path.step import Steps
 
-__all__ = ["Feedback", "LoopTimes", "feedback_from_json", "not_in_loop"]
+__all__ = ["Feedback", "LoopTimes", "feedback_from_json"]
 
 _PUBLISHED = "strandline.output"
 
@@ -93,12 +93,3 @@ class LoopTimes:
             return False
         graph, query = self._place
         return any(graph.is_last_in(name, query, time) for name, each in self._feedback.items() if each.channel == table)
-
-
-def not_in_loop(what: str, asked: str, now: str) -> StrandlineError:
-    """Return the error for a later time in a loop."""
-    return StrandlineError(
-        "STRANDLINE_LOOP_UNSUPPORTED",
-        f"{what} at {asked}, later than {now}. A loop counts only the times of rows that the query has taken in.",
-        "In a loop, use the time of the current call. The feedback advances it.",
-    )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, CalendarIntervalType, DataType, MapType, StringType, StructField, StructType, VariantType
 
+from pyspark_strandline.operators import errors
 from pyspark_strandline.schema import TIME_METADATA, quoted, schema_above, time_field_of
 from strandline.errors import StrandlineError
 from strandline.time.domain import TimeDomain
@@ -48,11 +49,7 @@ def input_time(df: DataFrame) -> tuple[StructField, TimeDomain]:
     name, domain = time_field_of(schema)
     taken = [column for column in df.columns if column.startswith(MARK)]
     if taken:
-        raise StrandlineError(
-            "STRANDLINE_COLUMN_RESERVED",
-            f"The columns {taken} have names that begin with the reserved prefix {MARK!r}.",
-            "Rename them.",
-        )
+        raise errors.column_reserved(taken, MARK)
     return schema[name], domain
 
 
@@ -64,31 +61,21 @@ def checked_key(df: DataFrame, key: str | Sequence[str], time: str) -> list[str]
     names = [key] if isinstance(key, str) else list(key)
     wrong = [name for name in names if name not in df.columns]
     if wrong or time in names or len(set(names)) != len(names):
-        raise StrandlineError(
-            "STRANDLINE_KEY_INVALID",
-            f"The key {names} must name columns of {df.columns}, each once, without the time column {time!r}.",
-            "Name other columns. The time belongs to every key.",
-        )
+        raise errors.key_invalid_columns(names, df.columns, time)
     for name in names:
-        if why := _no_key(df.schema[name].dataType):
-            raise StrandlineError("STRANDLINE_KEY_INVALID", f"The key's column {name} {why[0]}.", why[1])
+        if (error := _no_key(name, df.schema[name].dataType)) is not None:
+            raise error
     return names
 
 
-def _no_key(type_: DataType) -> tuple[str, str] | None:
-    """Return why no state has keys of a type, and what to do; ``None`` if it has."""
+def _no_key(name: str, type_: DataType) -> StrandlineError | None:
+    """Return the error for a type whose values no state has as keys, ``None`` if it has them."""
     if isinstance(type_, StringType) and type_.collation != "UTF8_BINARY":
-        return (
-            f"has the collation {type_.collation}, in which different texts are equal. A state finds its keys by their bytes",
-            "Give a column of plain text, such as lower(collate(column, 'UTF8_BINARY')).",
-        )
+        return errors.key_invalid_collation(name, type_.collation)
     if isinstance(type_, MapType):
-        return (
-            "has a map, which Spark does not group by",
-            "Give a column with the map's entries, such as array_sort(map_entries(column)).",
-        )
+        return errors.key_invalid_map(name)
     if isinstance(type_, (VariantType, CalendarIntervalType)):
-        return f"has the type {type_.simpleString()}, whose values have no order", "Give a text or a number as the key."
+        return errors.key_invalid_type(name, type_)
     inner = (
         [f.dataType for f in type_.fields]
         if isinstance(type_, StructType)
@@ -96,7 +83,7 @@ def _no_key(type_: DataType) -> tuple[str, str] | None:
         if isinstance(type_, ArrayType)
         else []
     )
-    return next(filter(None, map(_no_key, inner)), None)
+    return next(filter(None, (_no_key(name, each) for each in inner)), None)
 
 
 def result_schema(schema: StructType | str, time: StructField) -> StructType:
@@ -111,12 +98,7 @@ def result_schema(schema: StructType | str, time: StructField) -> StructType:
         if field.name != time.name or TIME_METADATA in (field.metadata or {}):
             return field
         if field.dataType != time.dataType:
-            raise StrandlineError(
-                "STRANDLINE_TIME_TYPE_MISMATCH",
-                f"The result's column {field.name} has the type {field.dataType.simpleString()}, but the time column has the "
-                f"type {time.dataType.simpleString()}.",
-                "Give the column the time's type, or another name.",
-            )
+            raise errors.time_type_mismatch(field.name, field.dataType, time.dataType)
         return StructField(field.name, field.dataType, field.nullable, {**(field.metadata or {}), **tags})
 
     return StructType([tagged(field) for field in parsed.fields])

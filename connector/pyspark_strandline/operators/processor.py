@@ -17,8 +17,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
 from pyspark_strandline.column_types import check_exchanged_types
+from pyspark_strandline.operators import errors
 from pyspark_strandline.operators.group_runs import key_values, runs
-from pyspark_strandline.operators.loop_times import LoopTimes, not_in_loop
+from pyspark_strandline.operators.loop_times import LoopTimes
 from pyspark_strandline.operators.map_batches import map_batches
 from pyspark_strandline.operators.operator_marker import (
     MARK,
@@ -30,7 +31,7 @@ from pyspark_strandline.operators.operator_marker import (
     without_mark,
 )
 from pyspark_strandline.operators.results.casts import cast_array
-from pyspark_strandline.operators.results.conversion import Expected, conform, result_invalid
+from pyspark_strandline.operators.results.conversion import Expected, conform
 from pyspark_strandline.operators.results.rules import MisfitError, rule, same
 from pyspark_strandline.operators.user_calls import noted, python_key
 from pyspark_strandline.schema import arrow_schema, quoted
@@ -158,20 +159,14 @@ def process(df: DataFrame, processor: Processor, key: str | Sequence[str]) -> Da
     """
     time, domain = input_time(df)
     if not df.isStreaming:
-        raise StrandlineError(
-            "STRANDLINE_NOT_A_STREAM", "A processor needs a streaming DataFrame.", "Read the channel with spark.readStream."
-        )
+        raise errors.not_a_stream()
     names = checked_key(df, key, time.name)
     if not names:
-        raise StrandlineError("STRANDLINE_KEY_INVALID", "A processor needs a key.", "Name at least one column.")
+        raise errors.key_invalid_empty()
     result = result_schema(processor.schema, time)
     clash = [name for name in result.names if name in (*names, time.name)]
     if clash:
-        raise StrandlineError(
-            "STRANDLINE_KEY_INVALID",
-            f"The processor's schema has the columns {clash}, which the result has anyway.",
-            "Leave them out.",
-        )
+        raise errors.key_invalid_result(clash)
     declared = processor.state_schema
     state = result_schema("_ boolean" if declared is None else declared, time)
     for columns, what in ((df.schema, "The rows for the processor"), (result, "The results"), (state, "The states")):
@@ -315,18 +310,14 @@ class _Partition:
         if processor.state is None:
             return
         if not self._has_state:
-            raise StrandlineError(
-                "STRANDLINE_STATE_UNDECLARED",
-                f"The processor {type(processor).__name__} has a state for the key {self._key_text()}, but no state_schema.",
-                "Declare state_schema in the class.",
-            )
+            raise errors.state_undeclared(processor, self._key_text())
         processor.state = self._as_stored(processor.state, "The state after")
 
     def _as_stored(self, state: Any, what: str) -> dict[str, Any]:
         try:
             checked: dict[str, Any] = self._stored(state)
         except MisfitError as misfit:
-            raise result_invalid(self._called(what), f"does not fit state_schema: {misfit}") from None
+            raise errors.result_invalid_state(self._called(what), misfit) from None
         return checked
 
     def _called(self, what: str = "In") -> str:
@@ -389,18 +380,12 @@ class _Partition:
     def _in_advance(self, time: Time, what: str) -> Time:
         checked = time if self._domain.has(time) else self._domain.time(time, f"{self._called()} the time given to {what}")
         if self._now is not None and not self._domain.less_equal(self._now, checked):
-            raise StrandlineError(
-                "STRANDLINE_NOT_IN_ADVANCE",
-                f"The processor {type(self._processor).__name__} calls {what} at {self._domain.format(checked)}, but the time of "
-                f"its current call is {self._domain.format(self._now)}. The key is {self._key_text()}.",
-                "Use a time at or after the time of the current call.",
-            )
+            raise errors.not_in_advance(self._processor, what, self._domain, checked, self._now, self._key_text())
         if (
             self._loop is not None
             and self._now is not None
             and checked != self._now
             and not (what == "notify_at" and self._loop.is_last(self._domain, checked))
         ):
-            text = self._domain.format
-            raise not_in_loop(f"The processor {type(self._processor).__name__} calls {what}", text(checked), text(self._now))
+            raise errors.loop_unsupported_call(self._processor, what, self._domain, checked, self._now)
         return checked

@@ -8,6 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from pyspark_strandline.errors import extension_missing_for_frontier
+from pyspark_strandline.operators import errors
 from pyspark_strandline.operators.loop_times import Feedback, LoopTimes, feedback_from_json
 from strandline.channel.batch.table_reads import TableRead
 from strandline.channel.statements.beginning import Beginning
@@ -73,12 +75,7 @@ class PublishedOutput:
         ([4], True)
         """
         if not text:
-            raise StrandlineError(
-                "STRANDLINE_EXTENSION_MISSING",
-                "The Spark session does not have the strandline extension, so the query's output frontier is unknown.",
-                "Build the session with pyspark_strandline.configure(builder), or pass the shim's jar with --jars "
-                '"$(python -m pyspark_strandline jar)".',
-            )
+            raise extension_missing_for_frontier()
         body: Mapping[str, Any] = json.loads(text)
         outputs = {name: body.get("outputs", {}).get(name, body) if name else body for name in domains}
         running = body.get("running")
@@ -129,20 +126,11 @@ class PublishedOutput:
 
 def _frontier(body: Mapping[str, Any], domain: TimeDomain, name: str) -> Antichain:
     if "error" in body:
-        where = f"Output {name}: " if name else ""
-        raise StrandlineError("STRANDLINE_OUTPUT_FRONTIER_UNKNOWN", f"{where}{body['error']}")
+        raise errors.output_frontier_unknown(name, body["error"])
     if "domain" not in body:
-        raise StrandlineError(
-            "STRANDLINE_OUTPUT_FRONTIER_UNKNOWN",
-            f"The extension has published no frontier for the output {name!r}.",
-            "Write several outputs with pyspark_strandline.write_outputs or route, and use one release of strandline.",
-        )
+        raise errors.output_frontier_unknown_unpublished(name)
     if parse_domain(body["domain"]) != domain:
-        raise StrandlineError(
-            "STRANDLINE_TIME_DOMAIN_MISMATCH",
-            f"The output frontier has times of {body['domain']}, but the time column has times of {domain}.",
-            "Keep the source's time column in the query.",
-        )
+        raise errors.time_domain_mismatch(body["domain"], domain)
     return Antichain.from_json(domain, body["end"], "output frontier")
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
+from pyspark_strandline.errors import extension_missing_for_times
+from pyspark_strandline.operators import errors
 from pyspark_strandline.operators.summary_steps import (
     By,
     advancing,
@@ -18,7 +20,6 @@ from pyspark_strandline.operators.summary_steps import (
     with_coordinate,
 )
 from pyspark_strandline.schema import TIME_METADATA, domain_metadata, quoted, schema_above, time_fields
-from strandline.errors import StrandlineError
 from strandline.time.domain import TimeDomain, parse_domain
 from strandline.time.path.step import Steps
 
@@ -158,35 +159,18 @@ def _moved(df: DataFrame, column: str | None, move_of: Callable[[TimeDomain], St
     except AnalysisException as error:
         if error.getCondition() != "UNRESOLVED_ROUTINE":
             raise
-        raise StrandlineError(
-            "STRANDLINE_EXTENSION_MISSING",
-            "The Spark session does not have the strandline extension, so it cannot move times.",
-            "Build the session with pyspark_strandline.configure(builder), or pass the shim's jar with --jars "
-            '"$(python -m pyspark_strandline jar)".',
-        ) from error
+        raise extension_missing_for_times() from error
     return moved
 
 
 def _time_column(df: DataFrame, column: str | None) -> tuple[str, TimeDomain]:
     schema = schema_above(df)
     if column is not None and column not in schema.names:
-        raise StrandlineError(
-            "STRANDLINE_TIME_COLUMN_MISSING", f"There is no column {column!r}.", f"Name one of {', '.join(schema.names)}."
-        )
+        raise errors.time_column_missing_name(column, schema.names)
     found = [(name, domain) for name, domain in time_fields(schema) if column in (None, name)]
     if len(found) == 1:
         return found[0]
     if found:
-        raise StrandlineError(
-            "STRANDLINE_TIME_COLUMN_AMBIGUOUS",
-            f"There are {len(found)} time columns, {', '.join(name for name, _ in found)}.",
-            "Name the one to move with column=…, or drop the others.",
-        )
+        raise errors.time_column_ambiguous([name for name, _ in found])
     tagged = any(TIME_METADATA in (f.metadata or {}) or "strandline.window" in (f.metadata or {}) for f in schema.fields)
-    hint = " (a window is not a time: select window.start or window.end)" if tagged else ""
-    subject = f"None of the columns {', '.join(schema.names)} is" if column is None else f"Column {column} is not"
-    raise StrandlineError(
-        "STRANDLINE_TIME_COLUMN_MISSING",
-        f"{subject} a time column of a strandline source{hint}.",
-        "Move the source's time column. A column from other expressions has no known frontier.",
-    )
+    raise errors.time_column_missing(column, schema.names, has_window=tagged)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from pyspark_strandline.operators import errors
 from pyspark_strandline.operators.results.rules import type_name
 from strandline.errors import StrandlineError
 
@@ -56,8 +57,4 @@ def _python(value: pa.Array, name: str) -> Any:
     try:
         return value[0].as_py()
     except (OverflowError, ValueError) as error:
-        raise StrandlineError(
-            "STRANDLINE_KEY_INVALID",
-            f"The key's column {name} has a value that Python's {type_name(value.type)} does not have ({error}).",
-            "Give a number as the key, such as unix_micros(column) or unix_date(column).",
-        ) from error
+        raise errors.key_invalid_value(name, type_name(value.type), error) from error

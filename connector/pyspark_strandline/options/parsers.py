@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from strandline.delta.store_errors import shown_json
 from strandline.errors import StrandlineError
+from strandline.time.errors import wrong_moment
 from strandline.time.text.grammar import Wrong, read_moment
-from strandline.time.time_text import wrong_moment
 
 __all__ = [
     "boolean",

@@ -31,9 +31,9 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
+from strandline.dataflow import errors
 from strandline.dataflow.network import Network
 from strandline.dataflow.operators import InputHandle, InputPort, Operator, OutputPort, Probe, Tee
-from strandline.errors import DataflowError
 from strandline.time.antichain import Antichain
 from strandline.time.change_batch import ChangeBatch
 from strandline.time.domain import Time, TimeDomain
@@ -78,11 +78,7 @@ class Cluster:
     def dataflow(self, domain: TimeDomain) -> Iterator[Scope]:
         """Build a dataflow on a cluster of one worker. It is complete at the end of the ``with`` block."""
         if self.network.workers != 1:
-            raise DataflowError(
-                "STRANDLINE_DATAFLOW_INVALID",
-                f"The cluster has {self.network.workers} workers, but dataflow() builds the dataflow on one worker only.",
-                "Use `for scope in cluster.scopes(domain)`.",
-            )
+            raise errors.dataflow_invalid_workers(self.network.workers)
         yield from self.scopes(domain)
 
     def scopes(self, domain: TimeDomain) -> Iterator[Scope]:
@@ -139,16 +135,7 @@ class Cluster:
             idle = idle + 1 if self.network.moves == before and self.network.empty() and not self._active() else 0
             if idle > 2 * scopes + 2 and condition():
                 unread = self.unread()
-                raise DataflowError(
-                    "STRANDLINE_DATAFLOW_STALLED",
-                    "The dataflow makes no progress, and the condition is still true. "
-                    + (f"Unread: {unread}. " if unread else "")
-                    + f"Held: {self.held() or 'nothing'}.",
-                    "Read them: `for token, records in input`."
-                    if unread
-                    else "Advance or close the inputs, and drop capabilities that are not needed. Let an operator's logic return "
-                    "True if it must run again without new records.",
-                )
+                raise errors.dataflow_stalled(unread, self.held())
 
     def run(self) -> None:
         """Step until all inputs are closed, records handled and capabilities dropped. Raises like :meth:`step_while`."""
@@ -359,11 +346,7 @@ class Scope:
     def enter(self, stream: Stream) -> Stream:
         """Bring a stream of the surrounding scope into this one."""
         if stream.scope is not self.parent:
-            raise DataflowError(
-                "STRANDLINE_DATAFLOW_INVALID",
-                f"A stream of {stream.scope.name} cannot enter {self.name}, which is not nested directly in {stream.scope.name}.",
-                "Enter one scope after the other, from the outside in.",
-            )
+            raise errors.dataflow_invalid_enter(stream.scope.name, self.name)
         port, entered, tee, to_inner = len(self._entered), ChangeBatch[Time](), Tee(), self.refinement.to_inner
         self._entered.append(entered)
         stream.scope._edges.append((stream.source, target(self.path[-1], port)))
@@ -379,11 +362,7 @@ class Scope:
     def leave(self, stream: Stream) -> Stream:
         """Send a stream of this scope out to the surrounding one."""
         if self.parent is None:
-            raise DataflowError(
-                "STRANDLINE_DATAFLOW_INVALID",
-                f"A stream cannot leave {self.name}, because no scope surrounds it.",
-                "Use leave only in a nested scope.",
-            )
+            raise errors.dataflow_invalid_leave(self.name)
         port, tee, to_outer = len(self._left), Tee(), self.refinement.to_outer
         self._left.append(tee)
         self._edges.append((stream.source, target(0, port)))
@@ -398,9 +377,7 @@ class Scope:
         """Return the finished subgraph. Raises :class:`DataflowError` for an unconnected loop, and the errors of the graph."""
         for loop in self._loops:
             if not loop.connected:
-                raise DataflowError(
-                    "STRANDLINE_DATAFLOW_INVALID", f"A feedback of {self.name} is not connected.", "Call connect on its loop."
-                )
+                raise errors.dataflow_invalid_open_loop(self.name)
         self._built = True
         children = [child for child in self._children if child is not None]
         return Subgraph(
@@ -417,11 +394,7 @@ class Scope:
 
     def _reserve(self) -> int:
         if self._built:
-            raise DataflowError(
-                "STRANDLINE_DATAFLOW_INVALID",
-                f"{self.name} is already built, so no operator can be added.",
-                "Add all operators in the with block.",
-            )
+            raise errors.dataflow_invalid_built(self.name)
         self._children.append(None)
         return len(self._children)
 
@@ -438,11 +411,7 @@ class Scope:
 
     def _connect(self, stream: Stream, index: int, port: int, route: Callable[[Any], int] | None) -> None:
         if stream.scope is not self:
-            raise DataflowError(
-                "STRANDLINE_DATAFLOW_INVALID",
-                f"A stream of {stream.scope.name} cannot be used in {self.name}.",
-                "Convert it with enter or leave first.",
-            )
+            raise errors.dataflow_invalid_scope(stream.scope.name, self.name)
         self._edges.append((stream.source, target(index, port)))
         mailbox, workers = self.cluster.network.mailbox((self.path, index, port), self.worker), self.cluster.network.workers
 
@@ -468,9 +437,7 @@ class Loop:
     def connect(self, stream: Stream) -> None:
         """Close the loop: the records of ``stream`` go round."""
         if self.connected:
-            raise DataflowError(
-                "STRANDLINE_DATAFLOW_INVALID", f"A feedback of {self.scope.name} is connected twice.", "Connect each once."
-            )
+            raise errors.dataflow_invalid_second_loop(self.scope.name)
         self.scope.connect_loop(self, stream)
         self.connected = True
 

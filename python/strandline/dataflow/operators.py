@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from strandline.dataflow import errors
 from strandline.dataflow.network import Mailbox, Network
-from strandline.errors import CapabilityError, StrandlineError
 from strandline.time.antichain import Antichain
 from strandline.time.change_batch import ChangeBatch
 from strandline.time.domain import Time, TimeDomain
@@ -111,19 +111,10 @@ class OutputPort:
     def send(self, capability: Capability, records: Sequence[Any], time: Time | None = None) -> None:
         """Send records at the capability's time, or at a later one. Raises :class:`CapabilityError` without the right."""
         if not capability.valid_for(self.internal):
-            raise CapabilityError(
-                "STRANDLINE_CAPABILITY_INVALID",
-                f"{capability!r} is not a valid capability for the output of {self.name}.",
-                "Send under a capability that this output's operator holds, before it is dropped.",
-            )
+            raise errors.capability_invalid(capability, self.name)
         at = capability.time if time is None else self.domain.time(time)
         if not self.domain.less_equal(capability.time, at):
-            raise CapabilityError(
-                "STRANDLINE_CAPABILITY_BACKWARDS",
-                f"{self.name} cannot send at {self.domain.format(at)} under {capability!r}, because that time is not at or "
-                "after the capability's time.",
-                "Send at or after the capability's time.",
-            )
+            raise errors.capability_backwards(self.name, self.domain, at, capability)
         if records:
             self.produced.update(at, len(records))
             self.tee.push(at, list(records))
@@ -254,9 +245,7 @@ class InputHandle:
 
     def _open(self) -> None:
         if self._capability.dropped:
-            raise StrandlineError(
-                "STRANDLINE_INPUT_CLOSED", f"The input {self._output.name} is closed.", "Send all records first."
-            )
+            raise errors.input_closed(self._output.name)
 
 
 class Probe:

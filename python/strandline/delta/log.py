@@ -9,14 +9,14 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from strandline.delta import errors
 from strandline.delta.data_file import DataFile
 from strandline.delta.data_file_columns import DataFiles
 from strandline.delta.storage import LOG_DIR, Store, commit_name, open_store
-from strandline.errors import ChannelError, LogError
 
 __all__ = ["MAX_COMMIT_BYTES", "DeltaCommit", "DeltaLog", "check_nesting", "is_transaction"]
 
@@ -72,21 +72,8 @@ def check_nesting(version: int, data: bytes) -> None:
             if _brackets(line) > _DEEPEST:
                 deepest = max(deepest, _depth_in(version, line))
         if deepest > _DEEPEST:
-            raise invalid_commit(version, f"has an action that is nested deeper than {_DEEPEST}")
+            raise errors.commit_invalid_nesting(version, _DEEPEST)
         start = end
-
-
-def invalid_commit(version: int, what: str, table: str = "") -> LogError:
-    """Return the error ``STRANDLINE_COMMIT_INVALID``. It names the table's path, where it is known."""
-    return LogError(
-        "STRANDLINE_COMMIT_INVALID",
-        f"{_named(version, table)} {what}.",
-        "The log is damaged, or a faulty writer wrote it. Restore the commit's file from a backup.",
-    )
-
-
-def _named(version: int, table: str) -> str:
-    return f"Commit {version} of {table}" if table else f"Commit {version}"
 
 
 def _brackets(text: bytes) -> int:
@@ -101,7 +88,7 @@ def _depth_of_lines(version: int, lines: bytes) -> int:
     ends = top[(top == _CLOSE) | (top == _NEWLINE)]  # no object may follow another one without a line's end
     alone = not ((ends[:-1] == _CLOSE) & (ends[1:] == _CLOSE)).any() and bool(_BETWEEN[top].all())
     if not closed or not alone or depth[outside == _NEWLINE].any() or depth[-1:].any():
-        raise invalid_commit(version, "has a line that is not a single action")
+        raise errors.commit_invalid_line(version)
     return int(depth.max(initial=0))
 
 
@@ -113,7 +100,7 @@ def _depth_in(version: int, line: bytes) -> int:
     except RecursionError:
         return _DEEPEST + 1
     except ValueError as error:
-        raise invalid_commit(version, f"has a line that is not JSON ({error})") from None
+        raise errors.commit_invalid_json(version, error) from None
     depths = [_structure(text.encode("utf-8", "surrogatepass"))[1].max(initial=0) for text in found]
     return int(max(depths, default=0))
 
@@ -146,14 +133,14 @@ class DeltaCommit:
         if data.count(b"\n") > _MOST_LINES:
             data = _BLANK.sub(b"\n", data)  # they are no actions
             if data.count(b"\n") > _MOST_LINES:
-                self.malformed(f"has more than {_MOST_LINES} lines")
+                raise errors.commit_invalid_lines(version, _MOST_LINES, table)
         for line in data.split(b"\n"):
             if line.startswith(_ADD):  # a commit may have very many of them
                 adds.append(line)
             elif line.strip():
                 self._lines.setdefault(self._kind(line), []).append(line)
         if not adds and len(self._lines) == 1:
-            self.torn("has no action")
+            raise errors.commit_torn_empty(version, table)
 
     def _kind(self, line: bytes) -> str:
         for prefix, kind in _PREFIXES:  # every writer in use puts the action's name first, without white space
@@ -161,14 +148,14 @@ class DeltaCommit:
                 return kind
         action = self._load(line)
         if not isinstance(action, dict) or len(action) != 1:
-            self.malformed("has a line that is not a single action")
+            raise errors.commit_invalid_line(self.version, self._table)
         return str(next(iter(action)))
 
     def _load(self, line: bytes) -> Any:
         try:
             return json.loads(line)
         except (ValueError, RecursionError) as error:
-            self.malformed(f"has a line that is not JSON ({error})")
+            raise errors.commit_invalid_json(self.version, error, self._table) from error
 
     def _load_all(self, lines: list[bytes]) -> list[Any]:
         """Return each line's value.
@@ -182,26 +169,12 @@ class DeltaCommit:
                     return list(loaded)
         return [self._load(line) for line in lines]
 
-    def malformed(self, what: str) -> NoReturn:
-        """Raise :class:`LogError` ``STRANDLINE_COMMIT_INVALID``."""
-        raise invalid_commit(self.version, what, self._table)
-
-    def torn(self, what: str) -> NoReturn:
-        """Raise :class:`LogError` ``STRANDLINE_COMMIT_TORN``."""
-        raise LogError(
-            "STRANDLINE_COMMIT_TORN",
-            f"{_named(self.version, self._table)} {what}. A power failure cut its file short, or the file was changed later.",
-            "Restore the file from a backup. Or stop all writers, remove from _delta_log _last_checkpoint and each file whose "
-            f"name has a version from {self.version} on (.json, .checkpoint, .compacted.json, .crc, also those that begin with a "
-            "dot), and write their rows again. Queries that have read or written these commits then stop, and say how to go on.",
-        )
-
     def _actions(self, kind: str) -> list[dict[str, Any]]:
         actions = []
         for loaded in self._load_all(self._lines.get(kind, [])):
             action = loaded.get(kind) if isinstance(loaded, dict) else None
             if not isinstance(action, dict):
-                self.malformed(f"has a {kind} action that is not an object")
+                raise errors.commit_invalid_action(self.version, kind, self._table)
             actions.append(action)
         return actions
 
@@ -248,15 +221,11 @@ class DeltaCommit:
     def _added(self) -> Iterator[DataFile]:
         for action in self._actions("add"):
             if action.get("deletionVector"):
-                raise LogError(
-                    "STRANDLINE_DELETION_VECTORS",
-                    f"Commit {self.version} adds {action.get('path')!r} with a deletion vector, which channels do not support.",
-                    "Set delta.enableDeletionVectors to false, and run REORG TABLE … APPLY (PURGE).",
-                )
+                raise errors.deletion_vectors_added(self.version, action.get("path"))
             try:
                 file = DataFile.from_add(action)
             except ValueError as error:
-                self.malformed(f"has an invalid add action: {error}")
+                raise errors.commit_invalid_add(self.version, error, self._table) from error
             if action.get("dataChange", True) is not False:
                 yield file
 
@@ -299,7 +268,7 @@ class DeltaCommit:
         for action in self._actions("txn"):
             application, version = action.get("appId"), action.get("version")
             if not is_transaction(application, version):
-                self.malformed(f"has a txn action of {str(application)[:80]!r} with the version {str(version)[:80]}")
+                raise errors.commit_invalid_txn(self.version, application, version, self._table)
             found[str(application)] = int(version or 0)
         return found
 
@@ -339,11 +308,7 @@ class DeltaLog(Generic[CommitT]):
 
     def _check_size(self, version: int, size: int) -> None:
         if size > MAX_COMMIT_BYTES:
-            raise LogError(
-                "STRANDLINE_COMMIT_INVALID",
-                f"Commit {version} of {self.path} is larger than {MAX_COMMIT_BYTES} bytes, which no Strandline writer writes.",
-                "The log is damaged, or a faulty writer wrote it. Restore the commit's file from a backup.",
-            )
+            raise errors.commit_invalid_size(version, MAX_COMMIT_BYTES, self.path)
 
     def check_nesting(self, newest: int | None = None) -> None:
         """Raise :class:`LogError` if a commit that deltalake parses to open a version is nested too deep (:func:`check_nesting`).
@@ -394,11 +359,7 @@ class DeltaLog(Generic[CommitT]):
             return hint
         versions = self.versions()
         if not versions:
-            raise ChannelError(
-                "STRANDLINE_NOT_A_TABLE",
-                f"{self.path} is not a Delta table, because it has no commit.",
-                "Check the path, or create a channel there with Channel.create.",
-            )
+            raise errors.not_a_table_without_commits(self.path)
         return max(versions)
 
     def versions(self) -> list[int]:
@@ -427,7 +388,7 @@ class DeltaLog(Generic[CommitT]):
             if self.exists(version):  # it arrived between the look-ups
                 yield from self.tail(version)
                 return
-            self._truncated(version)
+            raise errors.log_truncated(version, self.path, self.earliest())
 
     def _goes_on(self, version: int) -> bool:
         """Return whether a commit or a checkpoint of ``version`` or later exists.
@@ -440,16 +401,5 @@ class DeltaLog(Generic[CommitT]):
         """Return the commit of ``version``. Raises ``STRANDLINE_LOG_TRUNCATED`` if its file does not exist."""
         commit = self.read(version)
         if commit is None:
-            self._truncated(version)
+            raise errors.log_truncated(version, self.path, self.earliest())
         return commit
-
-    def _truncated(self, version: int) -> NoReturn:
-        earliest = self.earliest()
-        why = f"the log now begins at {earliest}" if earliest > version else "later commits exist, so it was removed"
-        raise LogError(
-            "STRANDLINE_LOG_TRUNCATED",
-            f"Commit {version} of {self.path} does not exist any more: {why}.",
-            "Open the channel again. A stream starts from the newest snapshot with a new checkpoint. A writer whose last commit "
-            "ended by an error first looks whether its rows are there. Keep delta.enableExpiredLogCleanup at false, and clean "
-            "the log only with Channel.clean_log.",
-        )

@@ -16,8 +16,8 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, UnknownConfigurationKeyError
 from obstore.store import from_url
 
-from strandline.delta.store_errors import cause_of, remedy_of
-from strandline.errors import ChannelError, StorageError
+from strandline.delta import errors
+from strandline.delta.store_errors import cause_of
 
 __all__ = ["Put", "PutIfAbsent"]
 
@@ -53,11 +53,7 @@ class PutIfAbsent:
         self._options = options
         place = urlparse(url)
         if place.scheme.lower() not in _SCHEMES:
-            raise ChannelError(
-                "STRANDLINE_STORE_OVERWRITES",
-                f"Nobody knows whether the store of {url[:300]!r} refuses to write an object that exists, so nothing is written.",
-                f"Use one of the schemes {', '.join(sorted(_SCHEMES))}, or a local path. Reading is possible.",
-            )
+            raise errors.store_overwrites_unknown_scheme(url, _SCHEMES)
         self._key = (place.scheme.lower().replace("s3a", "s3"), place.netloc, frozenset(options.items()))
         with self._errors(""):
             self._store: Any = _open(url, options)
@@ -92,7 +88,7 @@ class PutIfAbsent:
             with suppress(BaseError):  # a writer need not have the right to delete, and nobody reads the object
                 obstore.delete(self._store, path)
         if answers[1] is Put.MADE:
-            raise self._overwrites("it accepted the same object twice")
+            raise errors.store_overwrites_probe(self._url)
 
     @contextmanager
     def _errors(self, path: str) -> Iterator[None]:
@@ -101,23 +97,9 @@ class PutIfAbsent:
         except AlreadyExistsError:
             raise
         except NotImplementedError:
-            raise self._overwrites("the option conditional_put switches this off") from None
+            raise errors.store_overwrites_option(self._url) from None
         except (BaseError, OSError, ValueError) as error:
-            why = cause_of(error, self._options)
-            raise StorageError(
-                "STRANDLINE_STORAGE_FAILED",
-                f"Cannot write {f'{self._url}/{path}'.rstrip('/')[:300]!r}: {why}.",
-                remedy_of(why, self._url) or "Check the storage, then try again.",
-            ) from None
-
-    def _overwrites(self, why: str) -> ChannelError:
-        return ChannelError(
-            "STRANDLINE_STORE_OVERWRITES",
-            f"The store of {self._url[:300]!r} does not refuse to write an object that exists: {why}. Two writers of a channel "
-            "would replace each other's commits, so nothing is written.",
-            "Use a store with conditional writes (If-None-Match), such as Amazon's S3, a current MinIO, or Azure's Blob Storage, "
-            "and do not set conditional_put. Reading is possible.",
-        )
+            raise errors.storage_failed("write", f"{self._url}/{path}".rstrip("/"), cause_of(error, self._options)) from None
 
 
 def _open(url: str, options: Mapping[str, str]) -> Any:

@@ -11,11 +11,11 @@ from contextlib import contextmanager
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from strandline.delta import errors
 from strandline.delta.data_file import DataFile
 from strandline.delta.storage import LocalStore, Store
 from strandline.delta.store_errors import is_from_store, native
 from strandline.delta.table import Table
-from strandline.errors import ChannelError
 
 __all__ = ["open_parquet", "read_file"]
 
@@ -30,18 +30,10 @@ def open_parquet(store: Store, path: str, size: int, rows: int = -1, *, checksum
     another file or cannot be read, here or inside the ``with`` block, and :class:`StorageError` if an object store failed.
     """
 
-    def damaged(why: str) -> ChannelError:
-        return ChannelError(
-            "STRANDLINE_FILE_DAMAGED",
-            f"The data file {path[:200]!r} of {store.location} cannot be read: {why}.",
-            "The file was damaged or changed after its commit, or the storage failed. Try again; if that fails, restore the file "
-            "from a backup.",
-        )
-
     try:
         with store.open_input(path) as source:
             if source.size() != size:
-                raise damaged(f"it has {source.size()} bytes, but the log states {size}")
+                raise errors.file_damaged_size(path, store.location, source.size(), size)
             # delta-spark writes INT96, which has nanoseconds. In 64 bits, nanoseconds cover only three centuries. On a storage
             # other than this machine, one request for each column chunk is too many.
             far = not isinstance(store, LocalStore)
@@ -52,7 +44,7 @@ def open_parquet(store: Store, path: str, size: int, rows: int = -1, *, checksum
                 ) as parquet,
             ):
                 if rows not in (-1, parquet.metadata.num_rows):
-                    raise damaged(f"it has {parquet.metadata.num_rows} rows, but the log states {rows}")
+                    raise errors.file_damaged_rows(path, store.location, parquet.metadata.num_rows, rows)
                 yield parquet
     except FileNotFoundError:
         raise
@@ -60,7 +52,7 @@ def open_parquet(store: Store, path: str, size: int, rows: int = -1, *, checksum
         if not isinstance(store, LocalStore) and is_from_store(error):
             with store.errors("read", path):
                 raise OSError(str(error)) from None
-        raise damaged(str(error).splitlines()[0][:300] if str(error) else type(error).__name__) from error
+        raise errors.file_damaged(path, store.location, error) from error
 
 
 def read_file(table: Table, file: DataFile, schema: pa.Schema) -> pa.Table:
@@ -78,10 +70,5 @@ def read_file(table: Table, file: DataFile, schema: pa.Schema) -> pa.Table:
                 for f in schema
             ]
     except FileNotFoundError:
-        raise ChannelError(
-            "STRANDLINE_FILE_MISSING",
-            f"The data file {file.path!r} of {table.path} does not exist any more: it was deleted, or VACUUM removed it after a "
-            "later commit had replaced it.",
-            "Read a newer version, or restore the file. Run VACUUM with a retention that is longer than every reader's lag.",
-        ) from None
+        raise errors.file_missing(file.path, table.path) from None
     return pa.Table.from_arrays(columns, schema=schema)

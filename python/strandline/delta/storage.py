@@ -21,8 +21,9 @@ import pyarrow.fs as pafs
 from deltalake.exceptions import DeltaError
 from deltalake.fs import DeltaStorageHandler
 
+from strandline.delta import errors
 from strandline.delta.put_if_absent import Put, PutIfAbsent
-from strandline.delta.store_errors import cause_of, native, remedy_of, without_secrets
+from strandline.delta.store_errors import cause_of, native, without_secrets
 from strandline.delta.turn import turn
 from strandline.errors import ChannelError, StorageError
 
@@ -34,15 +35,6 @@ _NO_SYNC_OF_FOLDERS = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBAD
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS}
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "abfss": "abfs"}  # Hadoop's names for schemes
 _TELLING = (FileNotFoundError, NotADirectoryError)
-_REMEDIES = {
-    (errno.ENOSPC, errno.EDQUOT): "Free space on the storage, then try again.",
-    (
-        errno.EACCES,
-        errno.EPERM,
-        errno.EROFS,
-    ): "Give this user the right to read and write below the table, or use a copy of the table.",
-    (errno.EMFILE, errno.ENFILE): "Raise the limit of open files (ulimit -n), then try again.",
-}
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
 _MOST_BYTES = 255  # no file system allows a longer name
 _unsettled: dict[str, set[str]] = {}
@@ -75,12 +67,7 @@ def inside(path: str) -> str:
     """
     if _INSIDE.fullmatch(path) and max(map(len, path.encode("utf-8", "surrogatepass").split(b"/"))) <= _MOST_BYTES:
         return path
-    raise ChannelError(
-        "STRANDLINE_PATH_OUTSIDE_TABLE",
-        f"The path {path[:200]!r} does not name a file below the table, so it is not opened.",
-        "The log or a state is damaged or manipulated: restore it from a backup. A shallow clone is not a channel, because its "
-        "files are elsewhere: copy the rows instead.",
-    )
+    raise errors.path_outside_table(path)
 
 
 @contextmanager
@@ -102,12 +89,8 @@ def storage_errors(
     except but:
         raise
     except OSError as error:
-        why = cause_of(error, options)
-        remedy = next((text for numbers, text in _REMEDIES.items() if error.errno in numbers), None) or remedy_of(why, path)
         # An object store's own error may show secrets, and a traceback shows the cause.
-        raise StorageError(
-            "STRANDLINE_STORAGE_FAILED", f"Cannot {doing} {path[:300]!r}: {why}.", remedy or "Check the storage, then try again."
-        ) from (None if "://" in path else error)
+        raise errors.storage_failed(doing, path, cause_of(error, options), error.errno) from (None if "://" in path else error)
 
 
 class Store(ABC):
@@ -225,20 +208,12 @@ class LocalStore(Store):
             mode = os.stat(full).st_mode
             self._refuse_outside(full)
         if not stat.S_ISREG(mode):
-            raise ChannelError(
-                "STRANDLINE_NOT_A_FILE",
-                f"{full} is not a regular file ({stat.filemode(mode)}), so it is not read.",
-                "Remove it: a writer of channels creates only regular files.",
-            )
+            raise errors.not_a_file(full, mode)
         return full
 
     def _refuse_outside(self, full: str) -> None:
         if not os.path.realpath(full).startswith(f"{os.path.realpath(self.location).rstrip('/')}/"):
-            raise ChannelError(
-                "STRANDLINE_PATH_OUTSIDE_TABLE",
-                f"{full[:300]} is, or is below, a symbolic link that leads out of the table, so it is not opened.",
-                "Put the file itself there. The folder of the table may be a link.",
-            )
+            raise errors.path_outside_table_by_link(full)
 
     def check_links(self) -> bool:
         """Raise :class:`ChannelError` ``STRANDLINE_PATH_OUTSIDE_TABLE`` if the log has a link out of the table.
@@ -437,12 +412,7 @@ class ObjectStore(Store):
             with self.errors("open"):
                 self._files = pafs.PyFileSystem(DeltaStorageHandler(self.location, self.options))
         except (DeltaError, ValueError) as error:  # deltalake calls an unknown scheme a table that it does not find
-            raise ChannelError(
-                "STRANDLINE_STORAGE_URL_INVALID",
-                f"deltalake cannot open {url[:300]!r}: {cause_of(error, self.options)}.",
-                "Use a local path, s3://bucket/path or s3a://bucket/path, az://container/path or "
-                "abfss://container@account.dfs.core.windows.net/path, or gs://bucket/path.",
-            ) from None
+            raise errors.storage_url_invalid_for_deltalake(url, cause_of(error, self.options)) from None
 
     @contextmanager
     def errors(self, doing: str, path: str = "") -> Iterator[None]:
@@ -520,28 +490,17 @@ def _check_options(options: Mapping[str, str]) -> None:
     """Raise :class:`ChannelError` for values that are no texts, or that no request may contain. The value is not shown."""
     for name, value in options.items():
         if not isinstance(value, str):
-            problem = f"of the type {type(value).__name__}"
-        elif name.lower().endswith(("endpoint", "endpoint_url")) and not value.strip():
-            problem = "empty"
-        elif value != value.strip() or (not value.startswith("{") and _CONTROL.search(value)):
-            problem = "a text with a line break or another control character, or with blanks at an end"
-        else:
-            continue
-        raise ChannelError(
-            "STRANDLINE_STORAGE_OPTION_INVALID",
-            f"The storage option {str(name)[:80]} is {problem}.",
-            "Give a text without a line break at its end, as from $(cat file) with strip().",
-        )
+            raise errors.storage_option_invalid_type(name, value)
+        if name.lower().endswith(("endpoint", "endpoint_url")) and not value.strip():
+            raise errors.storage_option_invalid_empty(name)
+        if value != value.strip() or (not value.startswith("{") and _CONTROL.search(value)):
+            raise errors.storage_option_invalid_text(name)
 
 
 def _durable(options: Mapping[str, str]) -> bool:
     values = [str(value) for name, value in options.items() if name.lower() == "durable"]
     if values and values[-1].lower() not in ("true", "false"):
-        raise ChannelError(
-            "STRANDLINE_STORAGE_OPTION_INVALID",
-            f"The storage option durable is {values[-1]!r}, not true or false.",
-            "Set it to true (the default: a commit returns only when it is on the disk) or to false.",
-        )
+        raise errors.storage_option_invalid_durable(values[-1])
     return not values or values[-1].lower() == "true"
 
 
@@ -573,22 +532,14 @@ def location_of(path: str | os.PathLike[str]) -> str:
         text.encode()
         url = urlparse(text)
     except ValueError as error:  # of a host in brackets that is no address, or of a half of a character
-        raise ChannelError(
-            "STRANDLINE_STORAGE_URL_INVALID",
-            f"The path {without_secrets(ascii(text))[:300]} cannot be read: {error}.",
-            "Write s3://bucket/path, or a local path in UTF-8.",
-        ) from None
+        raise errors.storage_url_invalid(without_secrets(ascii(text)), error) from None
     if url.scheme == "file":
         return os.path.abspath(unquote(url.path))
     if "://" not in text:
         return os.path.abspath(text)
     if url.query or url.fragment or ":" in url.netloc.rpartition("@")[0]:
         shown = without_secrets(f"{url.scheme}://{url.netloc}{url.path}")
-        raise ChannelError(
-            "STRANDLINE_STORAGE_URL_INVALID",
-            f"The path {shown[:300]!r} has a query, a fragment or a password.",
-            "Write s3://bucket/path. Give keys, tokens and signatures as storage options, which are not shown.",
-        )
+        raise errors.storage_url_invalid_parts(shown)
     return text.rstrip("/")
 
 

@@ -1,4 +1,4 @@
-"""What a storage said when it failed: its cause in one line, without secrets, and what helps.
+"""What a storage said when it failed: its cause in one line, without secrets.
 
 Also the door to deltalake and obstore (:func:`native`): what a panic and a fork of the process do there gets a name.
 """
@@ -13,9 +13,9 @@ from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import quote
 
-from strandline.errors import ChannelError, StorageError
+from strandline.delta import errors
 
-__all__ = ["cause_of", "forked", "is_from_store", "native", "remedy_of", "shown_json", "without_secrets"]
+__all__ = ["cause_of", "is_from_store", "native", "shown_json", "without_secrets"]
 
 HIDDEN = "***"
 _MOST = 400
@@ -40,17 +40,6 @@ _IN_QUERY = re.compile(r"(?i)\b(sig|signature|token|x-amz-[a-z-]+|awsaccesskeyid
 _USER_INFO = re.compile(r"(?i)([a-z][a-z0-9+.-]*://[^/\s:@]*):[^/\s@]*@")
 
 _FROM_STORE = re.compile(r"Generic \w+ error|Error performing|necessary privileges|Unauthenticated")
-_NO_CREDENTIALS = re.compile(
-    r"(?i)169\.254\.|metadata|missing\s*(secret|access)|no\s*credentials|invalid_client|failed to get token|imds"
-)
-_REFUSED_CREDENTIALS = re.compile(
-    r"(?i)privileges|permission denied|40[13] |unauthori[sz]ed|forbidden|invalidaccesskeyid|signaturedoesnotmatch|expiredtoken"
-)
-_CREDENTIALS = (
-    "S3 needs AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN, if they are temporary), Azure needs "
-    "AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_KEY. Give them as storage options, in Spark as storage.NAME, or in the "
-    "environment of the driver and of every executor, or give these machines a role."
-)
 
 
 def without_secrets(text: str, options: Mapping[str, str] | None = None) -> str:
@@ -146,21 +135,6 @@ def is_from_store(error: BaseException) -> bool:
     return _FROM_STORE.search(str(error)) is not None
 
 
-def remedy_of(cause: str, location: str) -> str | None:
-    """Return what helps for a cause that an object store named, or ``None`` if that is not known."""
-    if "://" not in location:
-        return None
-    if _NO_CREDENTIALS.search(cause):
-        return f"No complete credentials were found. {_CREDENTIALS}"
-    if _REFUSED_CREDENTIALS.search(cause):
-        return f"The store refuses these credentials, or gives them no right to do this. {_CREDENTIALS}"
-    if "URL scheme is not allowed" in cause:
-        return "The endpoint is http and not https: set AWS_ALLOW_HTTP or AZURE_ALLOW_HTTP to true if this is meant."
-    if "NoSuchBucket" in cause or "ContainerNotFound" in cause:
-        return "Create the bucket or container, or correct the path and the endpoint (AWS_ENDPOINT_URL, AZURE_ENDPOINT)."
-    return None
-
-
 _process: int | None = None
 """The process that first came through the door."""
 
@@ -184,36 +158,12 @@ def native(location: str, options: Mapping[str, str] | None = None, *, threads: 
         if _process is None:
             _process = os.getpid()
         if _process != os.getpid():
-            raise _no_threads(location)
+            raise errors.process_forked(without_secrets(location))
     try:
         yield
     except BaseException as error:
         if type(error).__name__ != "PanicException":  # deltalake and obstore have one each, which nobody can import
             raise
         if "Forked process detected" in str(error):  # somebody else had used deltalake before
-            raise _no_threads(location) from None
-        raise StorageError(
-            "STRANDLINE_DELTALAKE_PANIC",
-            f"deltalake failed at {without_secrets(location)[:300]!r} in a way that it does not expect: "
-            f"{cause_of(error, options)}.",
-            "Check the path and the storage options. If they are right, the table may be damaged: restore its log from a backup.",
-        ) from None
-
-
-def forked(what: str, location: str) -> ChannelError:
-    """Return the error for the use of an object that another process has made, and still uses."""
-    return ChannelError(
-        "STRANDLINE_PROCESS_FORKED",
-        f"The {what} of {location} belongs to the process that this one was forked from.",
-        "Start the process with multiprocessing's spawn or forkserver, and open the channel there. Give each process a producer "
-        "of its own.",
-    )
-
-
-def _no_threads(location: str) -> StorageError:
-    return StorageError(
-        "STRANDLINE_PROCESS_FORKED",
-        f"Cannot use {without_secrets(location)[:300]!r} in a process that was forked after its parent had used deltalake: it "
-        "lacks deltalake's threads.",
-        "Start processes with multiprocessing's spawn or forkserver, or fork before the first channel is opened.",
-    )
+            raise errors.process_forked(without_secrets(location)) from None
+        raise errors.deltalake_panic(without_secrets(location), cause_of(error, options)) from None

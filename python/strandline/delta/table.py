@@ -21,6 +21,7 @@ from deltalake import CommitProperties, DeltaTable, Field, PostCommitHookPropert
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 
+from strandline.delta import errors
 from strandline.delta.checks.crc_files import check_crc, check_crc_size, logged_transactions
 from strandline.delta.checks.misread_bounds import misread_bounds, would_write_misread
 from strandline.delta.data_file import DataFile
@@ -29,7 +30,7 @@ from strandline.delta.log import DeltaCommit, DeltaLog, is_transaction
 from strandline.delta.put_if_absent import Put
 from strandline.delta.storage import LOG_DIR, LocalStore, commit_name
 from strandline.delta.store_errors import cause_of, native
-from strandline.errors import ChannelError, LogError, StorageError
+from strandline.errors import ChannelError, StorageError
 
 __all__ = ["CHECKPOINT_INTERVAL", "NO_HOOKS", "Table", "commit_lines", "different_columns", "refuse_features", "refuse_misread"]
 
@@ -88,26 +89,17 @@ class Table:
         self.loaded_version: int = version
         refuse_features(f"The table {self.path}", self.configuration, list(metadata.partition_columns), schema_fields)
         if "deletionVectors" in (protocol.writer_features or ()):
-            raise _deletion_vectors(f"The table {self.path}")
+            raise errors.deletion_vectors(f"The table {self.path}")
         unknown = sorted(set(protocol.writer_features or ()) - _WRITER_FEATURES)
         if unknown:
-            raise ChannelError(
-                "STRANDLINE_TABLE_FEATURE",
-                f"The table {self.path} has the writer feature(s) {unknown}, which Strandline does not support.",
-                "Drop them with ALTER TABLE … DROP FEATURE, or copy the rows into a channel.",
-            )
+            raise errors.table_feature_unknown(self.path, unknown)
         try:
             with native(self.path, self.storage_options):
                 self.schema: pa.Schema = pa.schema(schema)
         except StorageError:
             raise
         except Exception as error:  # deltalake raises a bare Exception here
-            raise ChannelError(
-                "STRANDLINE_TABLE_UNREADABLE",
-                f"The columns of the Delta table at {self.path} have a name or a type that Arrow does not have: "
-                f"{cause_of(error, self.storage_options)}.",
-                "Restore the log, or copy the rows into a table without such a column.",
-            ) from None
+            raise errors.table_unreadable_columns(self.path, cause_of(error, self.storage_options)) from None
 
     def transaction_version(self, application: str) -> int | None:
         """Return the newest version of an application's transactions, at least up to :attr:`loaded_version`.
@@ -148,13 +140,7 @@ class Table:
         columns[0] = [unquote(path) if "%" in path else path for path in columns[0]]  # deltalake returns them as the log has them
         if len(set(columns[0])) < actions.num_rows:
             twice = next(path for path, times in Counter(columns[0]).items() if times > 1)
-            raise ChannelError(
-                "STRANDLINE_TABLE_UNREADABLE",
-                f"Version {handle.version()} of the Delta table at {self.path} has the file {twice[:200]!r} more than once, so "
-                "its rows would be read repeatedly.",
-                "Its checkpoint is damaged, or a faulty writer wrote it. Remove the checkpoint if the log has all commits, or "
-                "restore it from a backup.",
-            )
+            raise errors.table_unreadable_duplicate(handle.version(), self.path, twice)
         texts: Sequence[str | None] = [None] * actions.num_rows
         if stats:
             misread = misread_bounds(self.log.store, int(handle.version()), before)
@@ -291,14 +277,7 @@ def refuse_misread(log: DeltaLog[Any], handle: DeltaTable, before: Iterable[str]
     texts = asked.get("delta.checkpoint.writeStatsAsJson", "true") == "true"
     base = would_write_misread(log.store, version, before, columns=columns, texts=texts)
     if base is not None:
-        raise ChannelError(
-            "STRANDLINE_CHECKPOINT_MISREAD",
-            f"A Delta checkpoint of {log.path} at version {version} would have wrong bounds of timestamps or dates, and "
-            f"readers would skip rows. They would come from the checkpoint at version {base}: it has timestamps before 1677 "
-            "or after 2262, or dates of Spark's old calendar, in columns as Spark keeps them, or it cannot be read.",
-            "Set the table's properties delta.checkpoint.writeStatsAsStruct to false and delta.checkpoint.writeStatsAsJson "
-            "to true, and let Delta Spark write a checkpoint. It writes one after a commit if delta.checkpointInterval is 1.",
-        )
+        raise errors.checkpoint_misread(log.path, version, base)
 
 
 def commit_lines(files: Sequence[DataFile], user_metadata: str, transactions: Mapping[str, int]) -> bytes:
@@ -331,11 +310,7 @@ def check_properties(configuration: Mapping[str, str]) -> None:
     entries = configuration.items() if isinstance(configuration, Mapping) else [(configuration, None)]
     wrong = [key for key, value in entries if not is_text(key) or not is_text(value)]
     if wrong:
-        raise ChannelError(
-            "STRANDLINE_TABLE_PROPERTY_INVALID",
-            f"The table property {ascii(wrong[0])[:200]}, or its value, is not a text in UTF-8.",
-            "Give texts for names and values of properties.",
-        )
+        raise errors.table_property_invalid(wrong[0])
 
 
 def create_table(
@@ -404,9 +379,7 @@ def open_delta(log: DeltaLog[Any], storage_options: Mapping[str, str] | None, *,
     """
     options = dict(storage_options) if storage_options else None
     if version is not None and (type(version) is not int or not 0 <= version < 1 << 63):
-        raise LogError(
-            "STRANDLINE_VERSION_UNKNOWN", f"{log.path} has no version {str(version)[:40]}.", "Request a version that the log has."
-        )
+        raise errors.version_unknown(log.path, version)
     crc = False
     try:
         if isinstance(log.store, LocalStore):  # elsewhere each look would be a request
@@ -428,11 +401,7 @@ def open_delta(log: DeltaLog[Any], storage_options: Mapping[str, str] | None, *,
             check_crc(log, table)
         return table
     except TableNotFoundError as error:
-        raise ChannelError(
-            "STRANDLINE_NOT_A_TABLE",
-            f"There is no Delta table at {log.path}.",
-            "Check the path, or create it with Channel.create.",
-        ) from error
+        raise errors.not_a_table(log.path) from error
 
 
 @contextmanager
@@ -447,13 +416,9 @@ def _readable(log: DeltaLog[Any], options: Mapping[str, str] | None, version: in
         if full is not None:
             with log.store.errors("write"):
                 raise OSError(int(full.group(1)), os.strerror(int(full.group(1)))) from None
-        at = "" if version is None else f" at version {version}"
-        raise ChannelError(
-            "STRANDLINE_TABLE_UNREADABLE",
-            f"The Delta table at {log.path} cannot be opened{at}: {cause_of(error, options)}.",
-            "Its log lacks a file that this version needs, or has one that is damaged, or the table has features that deltalake "
-            "does not read. Restore the log, or drop these features.",
-        ) from (error if isinstance(log.store, LocalStore) else None)
+        raise errors.table_unreadable(log.path, version, cause_of(error, options)) from (
+            error if isinstance(log.store, LocalStore) else None
+        )
 
 
 def different_columns(have: pa.Schema, want: pa.Schema) -> str | None:
@@ -478,20 +443,12 @@ def refuse_features(
         return str(configuration.get(key, "false")).lower() == "true"
 
     if on("delta.enableDeletionVectors"):
-        raise _deletion_vectors(what)
+        raise errors.deletion_vectors(what)
     mapping = str(configuration.get("delta.columnMapping.mode", "none"))
     if mapping.lower() != "none":
-        raise ChannelError(
-            "STRANDLINE_COLUMN_MAPPING",
-            f"{what} has column mapping by {mapping}, but a channel's files are read by the columns' own names.",
-            "Copy the rows into a table without column mapping.",
-        )
+        raise errors.column_mapping(what, mapping)
     if partitions:
-        raise ChannelError(
-            "STRANDLINE_PARTITIONED",
-            f"{what} is partitioned by {list(partitions)}, but a channel must not be partitioned.",
-            "Copy the rows into a table without partition columns. Readers skip files by their statistics instead.",
-        )
+        raise errors.partitioned(what, partitions)
     constraints = sorted(key for key in configuration if key.startswith("delta.constraints."))
     generated = [
         f["name"]
@@ -503,23 +460,6 @@ def refuse_features(
         named = (
             constraints + [f"generated or checked column {name}" for name in generated] + ["delta.enableChangeDataFeed"] * changes
         )
-        raise ChannelError(
-            "STRANDLINE_TABLE_FEATURE",
-            f"{what} has {', '.join(named)}, which Strandline's writers do not enforce.",
-            "Drop these, or copy the rows into a channel.",
-        )
+        raise errors.table_feature_unenforced(what, named)
     if (retention := configuration.get("delta.setTransactionRetentionDuration")) is not None:
-        raise ChannelError(
-            "STRANDLINE_TABLE_FEATURE",
-            f"{what} has delta.setTransactionRetentionDuration = {str(retention)[:80]}. Delta forgets then which batches were "
-            "committed, and a query that repeats one would write its rows twice.",
-            "Unset it: ALTER TABLE … UNSET TBLPROPERTIES ('delta.setTransactionRetentionDuration').",
-        )
-
-
-def _deletion_vectors(what: str) -> ChannelError:
-    return ChannelError(
-        "STRANDLINE_DELETION_VECTORS",
-        f"{what} has deletion vectors, but a channel's files are read without them.",
-        "Set delta.enableDeletionVectors to false, run REORG TABLE … APPLY (PURGE), and drop the feature.",
-    )
+        raise errors.table_feature_retention(what, retention)

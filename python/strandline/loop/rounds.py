@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from strandline.errors import StrandlineError
+from strandline.loop import errors
 from strandline.loop.graph import Arrival, LoopGraph
 from strandline.loop.taken import Taken, as_ranges, ranges_from_json, ranges_to_json
 from strandline.time.antichain import Antichain
@@ -96,14 +96,7 @@ class Rounds:
         arrivals = [*others, *((query, time) for time in outside), *((query, time) for time in waiting)]
         for reached, one in alike.items():
             if one.is_range and one not in known and graph.holds_itself(query, one):
-                raise StrandlineError(
-                    "STRANDLINE_LOOP_TIMES_UNKNOWN",
-                    f"A commit of the loop states its times only as the range from {self.domain.format(one.low)} to "
-                    f"{self.domain.format(one.high)}, because it has too many different times. A way around the loop "
-                    "leads from the first one to a time within the range.",
-                    "Write fewer times into one commit, or truncate them. If the commit is there already, copy the "
-                    "channel by a query with truncate, and let the loop read the copy.",
-                )
+                raise errors.loop_times_unknown(self.domain, one.low, one.high)
             for channel, _, _ in reached:
                 arrivals += graph.arrivals(channel, one.results(ways[channel], self.frontier))
         frontier = graph.frontier(query, arrivals)

@@ -6,9 +6,10 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any
 
-from strandline.errors import ScopeError, StrandlineError
+from strandline.errors import StrandlineError
+from strandline.scope import errors
 from strandline.time.domain import TimeDomain, parse_domain
 from strandline.time.summary import Summaries, identity, summary_from_json
 
@@ -47,6 +48,14 @@ class ScopeQuery:
     reads: tuple[str, ...]
     writes: tuple[str, ...]
     summaries: Mapping[str, Mapping[str, Summaries]]
+
+    def __str__(self) -> str:
+        paths = [
+            f"{read} → {write} by {', '.join(map(str, found))}"
+            for read, row in self.summaries.items()
+            for write, found in row.items()
+        ]
+        return f"({', '.join(self.reads)}) → ({', '.join(self.writes)}) with {'; '.join(paths) or 'no path'}"
 
 
 @dataclass(frozen=True)
@@ -100,16 +109,12 @@ class ScopeDefinition:
         try:
             body = json.loads(text)
         except (ValueError, RecursionError) as error:
-            _invalid(where, f"is not JSON ({error})")
+            raise errors.scope_invalid_json(where, error) from error
         version = body.get("strandlineScope") if isinstance(body, dict) else None
         if type(version) is not int or version < 1:
-            _invalid(where, "is not a scope's file: it has no version")
+            raise errors.scope_invalid_version(where)
         if version > SCOPE_VERSION:
-            raise ScopeError(
-                "STRANDLINE_SCOPE_NEWER",
-                f"The scope's file {where} has version {version}, but this release reads versions up to {SCOPE_VERSION} only.",
-                "Upgrade Strandline to the release that wrote the file.",
-            )
+            raise errors.scope_newer(where, version, SCOPE_VERSION)
         try:
             domain = parse_domain(_text(body.get("domain"), "domain"))
             channels = {
@@ -121,44 +126,29 @@ class ScopeDefinition:
             for name, query in queries.items():
                 definition.check_query(name, query)
         except (ValueError, RecursionError, StrandlineError) as error:
-            _invalid(where, f"is damaged: {error}")
+            raise errors.scope_invalid_content(where, error) from error
         return definition
 
     def check_query(self, name: str, query: ScopeQuery) -> None:
         """Raise :class:`ScopeError` unless the query reads and writes channels of the scope, each named once."""
         for kind, names in (("reads", query.reads), ("writes", query.writes)):
             for channel in names:
-                self.require_channel(channel, f"Query {name} {kind}")
+                if channel not in self.channels:
+                    raise errors.scope_channel_unknown_to_query(name, kind, channel, self.channels)
                 if names.count(channel) > 1:
-                    raise ScopeError(
-                        "STRANDLINE_SCOPE_QUERY_INVALID", f"Query {name} {kind} channel {channel} twice.", "Name it once."
-                    )
+                    raise errors.scope_query_invalid_twice(name, kind, channel)
         if not query.reads or not query.writes:
-            raise ScopeError(
-                "STRANDLINE_SCOPE_QUERY_INVALID",
-                f"Query {name} reads {len(query.reads)} and writes {len(query.writes)} channels.",
-                "Name at least one channel that it reads, and one that it writes.",
-            )
+            raise errors.scope_query_invalid_number(name, query.reads, query.writes)
         for read, row in query.summaries.items():
             for write in row:
                 if read not in query.reads or write not in query.writes:
-                    raise ScopeError(
-                        "STRANDLINE_SCOPE_QUERY_INVALID",
-                        f"Query {name} has a path summary from {read} to {write}, but it reads {', '.join(query.reads)} and "
-                        f"writes {', '.join(query.writes)}.",
-                        "Give summaries from channels that it reads to channels that it writes.",
-                    )
+                    raise errors.scope_query_invalid_ends(name, read, write, query.reads, query.writes)
 
-    def require_channel(self, name: str, what: str = "The caller names") -> ScopeChannel:
+    def require_channel(self, name: str) -> ScopeChannel:
         """Return a channel. Raises :class:`ScopeError` ``STRANDLINE_SCOPE_CHANNEL_UNKNOWN``."""
         found = self.channels.get(name)
         if found is None:
-            have = ", ".join(self.channels) or "none"
-            raise ScopeError(
-                "STRANDLINE_SCOPE_CHANNEL_UNKNOWN",
-                f"{what} channel {name!r}, which is not in the scope. Its channels are: {have}.",
-                "Add the channel with add_channel first, or use one of these names.",
-            )
+            raise errors.scope_channel_unknown(name, self.channels)
         return found
 
 
@@ -169,11 +159,7 @@ def checked_name(name: str, what: str) -> str:
     'labels'
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise ScopeError(
-            "STRANDLINE_SCOPE_NAME_INVALID",
-            f"{name!r} is not a name of a {what}.",
-            "Use letters, digits, '_', '-' and '.', with a letter or '_' first, and at most 255 of them.",
-        )
+        raise errors.scope_name_invalid(name, what)
     return name
 
 
@@ -189,11 +175,7 @@ def summaries_of(
         for write, paths in row.items():
             each = list(paths) if isinstance(paths, Iterable) else [paths]
             if any(path.domain != domain for path in each):
-                raise ScopeError(
-                    "STRANDLINE_SCOPE_QUERY_INVALID",
-                    f"A path summary of query {name} from {read} to {write} is not of the scope's domain {domain}.",
-                    "Make it with strandline.advance or strandline.identity of that domain.",
-                )
+                raise errors.scope_query_invalid_domain(name, read, write, domain)
             result.setdefault(read, {})[write] = Summaries(each)
     return result
 
@@ -230,11 +212,3 @@ def _text(value: Any, what: str) -> str:
 
 def _name(value: Any) -> str:
     return checked_name(value, "channel or query")
-
-
-def _invalid(where: str, what: str) -> NoReturn:
-    raise ScopeError(
-        "STRANDLINE_SCOPE_INVALID",
-        f"The scope's file {where} {what}.",
-        "Restore the file from a backup. The file with the next smaller number is the scope before its last change.",
-    )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from strandline.delta.put_if_absent import Put
 from strandline.delta.storage import LocalStore, inside, location_of, open_store, storage_of
-from strandline.errors import ScopeError
+from strandline.scope import errors
 from strandline.scope.definition import ScopeDefinition
 
 __all__ = ["SCOPE_DIR", "DefinitionLog"]
@@ -41,16 +41,10 @@ class DefinitionLog:
         number = self._newest()
         text = None if number is None else self._store.read(_file(number), _MOST_BYTES + 1)
         if number is None or text is None:
-            raise ScopeError(
-                "STRANDLINE_NOT_A_SCOPE",
-                f"There is no scope at {self.location}.",
-                "Create it with Scope.create, or correct the path.",
-            )
+            raise errors.not_a_scope(self.location)
         where = f"{self.location}/{_file(number)}"
         if len(text) > _MOST_BYTES:
-            raise ScopeError(
-                "STRANDLINE_SCOPE_INVALID", f"The scope's file {where} has more than {_MOST_BYTES} bytes.", "Restore the file."
-            )
+            raise errors.scope_invalid_size(where, _MOST_BYTES)
         return number, ScopeDefinition.from_text(text.decode("utf-8", "replace"), where)
 
     def create(self, definition: ScopeDefinition) -> bool:
@@ -98,12 +92,7 @@ class DefinitionLog:
 
     def _check_storage(self, location: str) -> None:
         if storage_of(location) != storage_of(self.location):
-            raise ScopeError(
-                "STRANDLINE_SCOPE_STORAGE_DIFFERS",
-                f"The channel {location[:300]} is on another storage than the scope {self.location}, so the scope's storage "
-                "options are not sent there.",
-                "Put the scope beside its channels.",
-            )
+            raise errors.scope_storage_differs(location, self.location)
 
     def _newest(self) -> int | None:
         found = [int(match[1]) for name in self._store.list(SCOPE_DIR) if (match := _FILE.fullmatch(name))]
@@ -116,11 +105,7 @@ class DefinitionLog:
         self._store.settle()
         created = self._store.create(_file(number), definition.to_text().encode())
         if created is Put.UNSUPPORTED:
-            raise ScopeError(
-                "STRANDLINE_SCOPE_STORAGE_UNSUPPORTED",
-                f"The file system of {self.location} has no hard links, so a file cannot be created as a whole.",
-                "Put the scope on another file system or on an object store.",
-            )
+            raise errors.scope_storage_unsupported(self.location)
         if created is Put.MADE:
             self._store.sync_commit(_file(number))
         return created is Put.MADE

@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from strandline.channel import Channel
 from strandline.delta.storage import location_of
-from strandline.errors import ScopeError, SummaryError
+from strandline.errors import SummaryError
 from strandline.loop import LoopQuery
+from strandline.scope import errors
 from strandline.scope.cut import Cut
 from strandline.scope.definition import ScopeChannel, ScopeDefinition, ScopeQuery, checked_name, summaries_of
 from strandline.scope.definition_log import DefinitionLog
@@ -108,11 +109,7 @@ class Scope:
         scope = cls(log, storage_options)
         log.settle()
         if not exist_ok or scope.domain != domain:
-            raise ScopeError(
-                "STRANDLINE_SCOPE_EXISTS",
-                f"There is a scope with times of {scope.domain} at {log.location}.",
-                "Open it with Scope.open, or choose another path.",
-            )
+            raise errors.scope_exists(scope.domain, log.location)
         return scope
 
     @classmethod
@@ -182,12 +179,7 @@ class Scope:
         if channel is None or channel.table_id != known.table or channel.was_replaced():
             channel = Channel.open(self._log.absolute(known.path), self._storage_options)
             if channel.table_id != known.table:
-                raise ScopeError(
-                    "STRANDLINE_SCOPE_CHANNEL_REPLACED",
-                    f"Channel {name!r} of the scope was the table {known.table}, but {channel.path} now holds the table "
-                    f"{channel.table_id}.",
-                    "Restore the former table. Or remove its queries and the channel from the scope, and add the new one.",
-                )
+                raise errors.scope_channel_replaced(name, known.table, channel.path, channel.table_id)
             self._channels[name] = channel
         return channel
 
@@ -212,21 +204,12 @@ class Scope:
         try:
             Entry(channel.domain, self.domain)
         except SummaryError as error:
-            raise ScopeError(
-                "STRANDLINE_SCOPE_DOMAIN_DIFFERS",
-                f"The channel {location} has times of {channel.domain}, which do not enter the scope's times of {self.domain}.",
-                "Use a scope of that domain, or a channel whose times are the first coordinates of the scope's.",
-            ) from error
+            raise errors.scope_domain_differs(location, channel.domain, self.domain) from error
 
         def add(definition: ScopeDefinition) -> ScopeDefinition:
             for other, known in definition.channels.items():
                 if (other == name) != (known.table == new.table) or (other == name and known != new):
-                    raise ScopeError(
-                        "STRANDLINE_SCOPE_CHANNEL_EXISTS",
-                        f"The scope has the channel {other!r} with the table {known.table} at {known.path}, so {name!r} cannot "
-                        f"be the table {new.table} at {new.path}.",
-                        "A table has one name in a scope. Use that name, or remove the channel first.",
-                    )
+                    raise errors.scope_channel_exists(other, known.table, known.path, name, new.table, new.path)
             return replace(definition, channels={**definition.channels, name: new})
 
         self._change(add)
@@ -261,11 +244,7 @@ class Scope:
         reads = _names(reads)
         if isinstance(writes, Mapping):
             if summaries is not None:
-                raise ScopeError(
-                    "STRANDLINE_SCOPE_QUERY_INVALID",
-                    f"Query {name} has path summaries, and advances of the channels that it writes.",
-                    "Give one of them.",
-                )
+                raise errors.scope_query_invalid_both(name)
             moves = {write: advance_each(self.domain, by) for write, by in writes.items()}
             summaries = {read: {write: [move] for write, move in moves.items()} for read in reads}
         writes = _names(writes)
@@ -275,19 +254,10 @@ class Scope:
             definition.check_query(name, query)
             for write in query.writes:
                 if self.channel(write).domain != self.domain:
-                    raise ScopeError(
-                        "STRANDLINE_SCOPE_DOMAIN_DIFFERS",
-                        f"Query {name} writes channel {write}, which has times of {self.channel(write).domain}, but the "
-                        f"scope has times of {self.domain}.",
-                        "Results that leave the scope go to a channel outside it.",
-                    )
+                    raise errors.scope_domain_differs_at_output(name, write, self.channel(write).domain, self.domain)
             known = definition.queries.get(name)
             if known is not None and known != query:
-                raise ScopeError(
-                    "STRANDLINE_SCOPE_QUERY_DIFFERS",
-                    f"The scope has recorded query {name!r} as {_shown(known)}, but it is now {_shown(query)}.",
-                    "Run the query as it is recorded. Or stop it, remove it with remove_query, and add it again.",
-                )
+                raise errors.scope_query_differs(name, known, query)
             after = replace(definition, queries={**definition.queries, name: query})
             ScopeGraph(after)  # raises for a cycle
             return after
@@ -313,12 +283,7 @@ class Scope:
                 reached = all(write in query.summaries.get(read, {}) for read in query.reads)
                 by = advances(next(iter(paths))) if len(paths) == 1 and reached else None
                 if by is None:
-                    raise ScopeError(
-                        "STRANDLINE_SCOPE_QUERY_INVALID",
-                        f"Query {name} takes its inputs to channel {write} by {', '.join(map(str, paths)) or 'no path'}, and not "
-                        "all by one advance.",
-                        'Record it with writes={"labels": {"iter": 1}}, which takes every input there by the same advance.',
-                    )
+                    raise errors.scope_query_invalid_advances(name, write, paths)
                 writes[write] = by
             queries[name] = LoopQuery(query.reads, writes)
         return queries
@@ -340,11 +305,7 @@ class Scope:
         def remove(definition: ScopeDefinition) -> ScopeDefinition:
             used = [q for q, query in definition.queries.items() if name in (*query.reads, *query.writes)]
             if used:
-                raise ScopeError(
-                    "STRANDLINE_SCOPE_CHANNEL_USED",
-                    f"Channel {name!r} is read or written by {', '.join(used)}.",
-                    "Remove these queries from the scope first.",
-                )
+                raise errors.scope_channel_used(name, used)
             return replace(definition, channels={c: known for c, known in definition.channels.items() if c != name})
 
         self._change(remove)
@@ -359,11 +320,7 @@ class Scope:
 
     def _check_id(self, definition: ScopeDefinition) -> None:
         if definition.id != self.id:
-            raise ScopeError(
-                "STRANDLINE_SCOPE_REPLACED",
-                f"The scope at {self.path} was made anew: its id is {definition.id}, and was {self.id}.",
-                "Open the new scope with Scope.open.",
-            )
+            raise errors.scope_replaced(self.path, definition.id, self.id)
 
     # ---- what follows from the logs --------------------------------------------------------------------------------------
 
@@ -432,9 +389,7 @@ class Scope:
         channel = self.channel(name)
         version = cut.versions.get(name)
         if version is None:
-            raise ScopeError(
-                "STRANDLINE_SCOPE_CHANNEL_UNKNOWN", f"The cut has no version of channel {name!r}.", "Make a new cut."
-            )
+            raise errors.scope_channel_unknown_to_cut(name)
         rows = channel.read(version)
         times = rows[channel.time_column].combine_chunks()
         return rows.filter(pa.array(behind(self.entry(name).column(times), cut.frontier)))
@@ -464,12 +419,3 @@ class Scope:
 
 def _names(names: Iterable[str]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
-
-
-def _shown(query: ScopeQuery) -> str:
-    paths = [
-        f"{read} → {write} by {', '.join(map(str, found))}"
-        for read, row in query.summaries.items()
-        for write, found in row.items()
-    ]
-    return f"({', '.join(query.reads)}) → ({', '.join(query.writes)}) with {'; '.join(paths) or 'no path'}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from strandline.errors import ScopeError
+from strandline.scope import errors
 from strandline.scope.definition import ScopeDefinition
 from strandline.tracker.graph import Graph, Location, source
 
@@ -62,11 +62,7 @@ class ScopeGraph:
         for channel in definition.channels:
             writers = [name for name, query in definition.queries.items() if channel in query.writes]
             if len(writers) > 1 and self._is_in_cycle(self._channels[channel]):
-                raise ScopeError(
-                    "STRANDLINE_SCOPE_TWO_WRITERS",
-                    f"The queries {' and '.join(writers)} write channel {channel}, which is part of a cycle.",
-                    "Let one query write it, and unite the rows in that query.",
-                )
+                raise errors.scope_two_writers(writers, channel)
 
     def _is_in_cycle(self, node: int) -> bool:
         """Whether a path leads from a node back to it."""

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from strandline.errors import StrandlineError, TraceError
+from strandline.testing import errors
 from strandline.time.domain import TimeDomain, product
 from strandline.time.summary import summary_from_json
 from strandline.tracker.graph import Graph, Location, source, target
@@ -76,10 +77,10 @@ def replay(path: str | Path) -> Report:
             report.difference = found.difference
             break
         except (StrandlineError, ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            raise _unreadable(path, f"line {number} is not a valid case: {type(error).__name__}: {error}") from error
+            raise errors.trace_unreadable_case(path, number, error) from error
         report.cases += 1
     if report.cases == 0 and report.difference is None:
-        raise _unreadable(path, "it contains no case")
+        raise errors.trace_unreadable_empty(path)
     return report
 
 
@@ -193,16 +194,16 @@ def _cases(path: Path) -> Iterator[dict[str, Any]]:
                     continue
                 case = json.loads(line)
                 if not isinstance(case, dict):
-                    raise _unreadable(path, f"line {number} is not a JSON object")
+                    raise errors.trace_unreadable_line(path, number)
                 yield case
     except OSError as error:
-        raise _unreadable(path, error.strerror or str(error)) from error
+        raise errors.trace_unreadable_file(path, error) from error
     except (EOFError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise _unreadable(path, f"{type(error).__name__}: {error}") from error
+        raise errors.trace_unreadable_content(path, error) from error
     except Exception as error:
         if type(error).__module__ != "zlib":  # zlib.error, a damaged gzip body
             raise
-        raise _unreadable(path, f"damaged gzip: {error}") from error
+        raise errors.trace_unreadable_gzip(path, error) from error
 
 
 def _fields(value: dict[str, Any], fields: frozenset[str], what: str) -> None:
@@ -233,12 +234,6 @@ def _slashes(location: Location) -> str:
 
 def _text(value: Any) -> str:
     return "nothing" if value is None else json.dumps(value)
-
-
-def _unreadable(path: str | Path, what: str) -> TraceError:
-    return TraceError(
-        "STRANDLINE_TRACE_UNREADABLE", f"The trace {path} cannot be read: {what}.", "Check the path, or record the trace again."
-    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

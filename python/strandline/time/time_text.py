@@ -6,14 +6,13 @@ The grammar of moments and integers is that of :mod:`strandline.time.text.gramma
 from __future__ import annotations
 
 import re
-from typing import Any, NoReturn
+from typing import Any
 
-from strandline.errors import TimeError
+from strandline.time import errors
 from strandline.time.domain import BEGINNING, Scalar, Time, TimeDomain
-from strandline.time.text.calendar import format_micros
 from strandline.time.text.grammar import Wrong, has_zone, read_integer, read_moment
 
-__all__ = ["asked_time", "parse_time", "wrong_moment"]
+__all__ = ["asked_time", "parse_time"]
 
 _BLANKS = " \t\n\r\f\v"
 """Other blanks, such as a no-break space, are no part of the grammar."""
@@ -58,7 +57,7 @@ def parse_time(domain: TimeDomain, text: str, field: str = "time") -> Time:
     strandline.errors.TimeError: [STRANDLINE_TIME_INVALID] time '2026-03-01T12:00' has no zone. Write 2026-03-01T12:00Z ...
     """
     if len(text) > _MOST:
-        _invalid(field, f"has {len(text)} characters, but at most {_MOST} are allowed", "Write a time.")
+        raise errors.time_invalid_length(field, len(text), _MOST)
     return domain.time(_parsed(domain, text.strip(_BLANKS), field), field)
 
 
@@ -66,8 +65,7 @@ def _parsed(domain: TimeDomain, text: str, field: str) -> Time:
     if isinstance(domain, Scalar):
         return _scalar(domain, text, field)
     if len(text) < 2 or (text[0], text[-1]) not in (("[", "]"), ("(", ")")):
-        names = ", ".join(name for name, _ in domain.coordinates)
-        _invalid(field, f"{text!r} is not a list of the coordinates {names}", "Write it like [7, 2].")
+        raise errors.time_invalid_coordinates(field, text, [name for name, _ in domain.coordinates])
     parts = _split(text[1:-1])
     if len(parts) != len(domain.coordinates):
         return parts  # the domain says how many it has
@@ -75,7 +73,7 @@ def _parsed(domain: TimeDomain, text: str, field: str) -> Time:
     for (name, part_domain), part in zip(domain.coordinates, parts, strict=True):
         named = _NAMED.fullmatch(part.strip(_BLANKS))
         if named is not None and named.group(1) != name:
-            _invalid(field, f"{text!r} has {named.group(1)!r} where {domain} has {name!r}", "Write the coordinates in order.")
+            raise errors.time_invalid_order(field, text, named.group(1), str(domain), name)
         result.append(_parsed(part_domain, (named.group(2) if named else part).strip(_BLANKS), f"{field}.{name}"))
     return result
 
@@ -86,47 +84,19 @@ def _scalar(domain: Scalar, text: str, field: str) -> Time:
     if domain.name != "timestamp":
         number = read_integer(text, domain.minimum, domain.maximum)
         if number is Wrong.UNPARSABLE:
-            _invalid(field, f"{text!r:.200} is not an integer, but times are of {domain}", "Write it like 7.")
+            raise errors.time_invalid_integer(field, text, str(domain))
         if number is Wrong.BEYOND:
-            low, high = domain.minimum, domain.maximum
-            _invalid(field, f"is {text:.200}, outside {domain} ({low} to {high})", f"Use a time from {low} to {high}.")
+            raise errors.time_invalid_outside(field, text, str(domain), domain.minimum, domain.maximum)
         return number
     micros = _MICROS.fullmatch(text)
     if micros is not None:
         return int(micros.group(1))
     moment = read_moment(text)
     if isinstance(moment, Wrong):
-        what, remedy = wrong_moment(text, moment)
-        _invalid(field, what, f"{remedy} Microseconds since 1970 need their unit: '5 µs'." if moment is Wrong.EPOCH else remedy)
+        raise errors.time_invalid_moment(field, text, moment)
     if not has_zone(text):
-        utc = f"{text}Z" if ":" in text else f"{text}T00:00Z"
-        _invalid(field, f"{text!r} has no zone", f"Write {utc} for UTC, or its distance from UTC, such as {utc[:-1]}+01:00.")
+        raise errors.time_invalid_zone(field, text)
     return moment
-
-
-def wrong_moment(text: str, why: Wrong) -> tuple[str, str]:
-    """Return what is wrong with a text that is no moment, and the remedy.
-
-    >>> wrong_moment("1795010112345", Wrong.EPOCH)[1]
-    'Write the moment, such as 2026-11-18T13:55:12.345Z. SQL converts: timestamp_millis(…) or timestamp_seconds(…).'
-    """
-    if why is Wrong.BEYOND:
-        return f"{text!r:.200} is outside the range of timestamps", "Use a time from -290308-12-22 to +294247-01-09."
-    if why is Wrong.UNPARSABLE:
-        return f"{text!r:.200} is not a moment", "Write it like 2026-03-01T12:00Z."
-    return (
-        f"{text!r:.200} is a number, which does not say its unit or what it counts from",
-        f"Write the moment, such as {_meant(text)}. SQL converts: timestamp_millis(…) or timestamp_seconds(…).",
-    )
-
-
-def _meant(text: str) -> str:
-    """Return the moment that a number of milliseconds or seconds since 1970 most likely means."""
-    digits = text.strip(f"{_BLANKS}+")
-    if not re.fullmatch("[0-9]{9,16}", digits):
-        return "2026-03-01T12:00Z"
-    micros = int(digits) * (1_000_000 if len(digits) < 12 else 1_000 if len(digits) < 15 else 1)
-    return re.sub(r"0+Z\Z|\.0+Z\Z", "Z", format_micros(micros)) if micros % 1_000_000 else format_micros(micros)
 
 
 def _split(text: str) -> list[str]:
@@ -140,7 +110,3 @@ def _split(text: str) -> list[str]:
         else:
             part += character
     return [*parts, part]
-
-
-def _invalid(field: str, what: str, remedy: str) -> NoReturn:
-    raise TimeError("STRANDLINE_TIME_INVALID", f"{field} {what}.", remedy)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 
-from strandline.errors import CapabilityError
 from strandline.time.change_batch import ChangeBatch
 from strandline.time.domain import Time, TimeDomain
 from strandline.time.summary import Summaries
+from strandline.tracker import errors
 
 __all__ = ["Capability", "InputCapability"]
 
@@ -64,12 +64,7 @@ class Capability:
         """
         later = self.try_delayed(time)
         if later is None:
-            raise CapabilityError(
-                "STRANDLINE_CAPABILITY_BACKWARDS",
-                f"A capability at {self.domain.format(self._time)} cannot be delayed to {self.domain.format(time)}, which is "
-                "not at or after it.",
-                "Delay a capability only to later times.",
-            )
+            raise errors.capability_backwards(self.domain, self._time, time)
         return later
 
     def try_delayed(self, time: Time) -> Capability | None:
@@ -97,11 +92,7 @@ class Capability:
 
     def _held(self) -> ChangeBatch[Time]:
         if self._changes is None:
-            raise CapabilityError(
-                "STRANDLINE_CAPABILITY_DROPPED",
-                f"The capability at {self.domain.format(self._time)} was dropped, so it cannot be used.",
-                "Clone or delay a capability before you drop it.",
-            )
+            raise errors.capability_dropped(self.domain, self._time)
         return self._changes
 
     def __enter__(self) -> Capability:
@@ -160,11 +151,8 @@ class InputCapability:
         """
         later = self.try_delayed(time, output)
         if later is None:
-            raise CapabilityError(
-                "STRANDLINE_CAPABILITY_BACKWARDS",
-                f"A message at {self.domain.format(self.time)} allows no capability at {self.domain.format(time)} "
-                f"for output {output}, whose path summaries are {self._summaries.get(output, Summaries())}.",
-                "Request a time at or after a result of these summaries for the message's time.",
+            raise errors.capability_backwards_for_output(
+                self.domain, self.time, time, output, self._summaries.get(output, Summaries())
             )
         return later
 
@@ -176,11 +164,7 @@ class InputCapability:
             output: The output.
         """
         if self._spent:
-            raise CapabilityError(
-                "STRANDLINE_CAPABILITY_DROPPED",
-                f"The message at {self.domain.format(self.time)} was handled, so its capability has ended.",
-                "Retain a capability while the message is handled.",
-            )
+            raise errors.capability_dropped_with_message(self.domain, self.time)
         time = self.domain.time(time)
         results = self._summaries[output].results_in(self.time) if output in self._summaries else []
         if not any(self.domain.less_equal(result, time) for result in results):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from strandline.errors import ProtocolError
 from strandline.time.domain import Time
+from strandline.tracker import errors
 from strandline.tracker.graph import Graph, Location
 from strandline.tracker.reachability import Tracker
 
@@ -91,20 +91,12 @@ class View:
         Raises :class:`ProtocolError` for an unknown sender, or when earlier batches of the sender are missing.
         """
         if not 0 <= batch.sender < len(self.positions):
-            raise ProtocolError(
-                "STRANDLINE_PROTOCOL_UNKNOWN_SENDER",
-                f"Batch {batch.seq} comes from worker {batch.sender}, but there are {len(self.positions)} workers.",
-                "Workers count from 0.",
-            )
+            raise errors.protocol_unknown_sender(batch.seq, batch.sender, len(self.positions))
         held = self.positions[batch.sender]
         if batch.seq <= held:
             return False
         if batch.seq != held + 1:
-            raise ProtocolError(
-                "STRANDLINE_PROTOCOL_GAP",
-                f"Batch {batch.seq} of worker {batch.sender} arrived, but the view holds only batches up to {held}.",
-                "Deliver the batches of each worker in order.",
-            )
+            raise errors.protocol_gap(batch.seq, batch.sender, held)
         self.positions[batch.sender] = batch.seq
         self._apply(batch.changes)
         return True

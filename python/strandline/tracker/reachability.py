@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from typing import Any, Protocol
 
-from strandline.errors import GraphError
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time
 from strandline.time.mutable_antichain import FrontierChange, MutableAntichain
 from strandline.time.summary import PathSummary, Summaries, identity
+from strandline.tracker import errors
 from strandline.tracker.explanation import Hold, explain
 from strandline.tracker.graph import Graph, Location, source, target
 
@@ -97,11 +97,7 @@ class Tracker:
         index = self._index.get(location)
         if index is None:
             self.graph.check(location)
-            raise GraphError(
-                "STRANDLINE_GRAPH_UNKNOWN_PORT",
-                f"{location} was added after the tracker was built.",
-                "Build the tracker when the graph is complete.",
-            )
+            raise errors.graph_unknown_port_added_late(location)
         changes = self._changes.get(index)
         if changes is None:
             changes = self._changes[index] = {}
@@ -285,11 +281,7 @@ class Tracker:
         index = self._index.get(location)
         if index is None:
             self.graph.check(location)
-            raise GraphError(
-                "STRANDLINE_GRAPH_UNKNOWN_PORT",
-                f"{location} was added after the tracker was built.",
-                "Build the tracker when the graph is complete.",
-            )
+            raise errors.graph_unknown_port_added_late(location)
         found = held[index]
         return found if found is not None else MutableAntichain(self.domain)
 

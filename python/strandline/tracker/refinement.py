@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from strandline.errors import SummaryError
 from strandline.time.domain import Lex, Product, Time, TimeDomain, parse_domain, product
 from strandline.time.summary import LexSummary, PathSummary, ProductSummary, advance, identity, to_minimum
+from strandline.tracker import errors
 
 __all__ = ["Refinement"]
 
@@ -95,11 +95,7 @@ class Refinement:
     def feedback(self, by: int = 1) -> PathSummary:
         """Return the summary of the scope's feedback edge. It advances the scope's own coordinate."""
         if self.coordinate is None:
-            raise SummaryError(
-                "STRANDLINE_SUMMARY_INVALID",
-                f"A region over {self.outer} has no coordinate of its own to advance.",
-                "Nest a scope with a coordinate, or name the outer coordinate that a round advances.",
-            )
+            raise errors.summary_invalid_region(self.outer)
         return advance(self.inner, self.coordinate, by)
 
     def summarize(self, path: PathSummary) -> PathSummary:
@@ -117,11 +113,7 @@ class Refinement:
             if self.flat and isinstance(self.outer, Lex):
                 return LexSummary(self.outer, path.at, path.part, path.rest[:-1])
             return path.part
-        raise SummaryError(
-            "STRANDLINE_SUMMARY_INVALID",
-            f"{path} is not a path summary of {self.inner}.",
-            "Make it with advance or identity of that domain.",
-        )
+        raise errors.summary_invalid_path(path, self.inner)
 
     def around(self, path: PathSummary) -> PathSummary:
         """Return the summary of an outside path, from leaving the scope to entering it again, as the inside sees it.
@@ -145,8 +137,4 @@ class Refinement:
             if self.flat and isinstance(path, LexSummary):
                 return LexSummary(self.inner, path.at, path.part, (*path.rest, own.minimum))
             return LexSummary(self.inner, 0, path, (own.minimum,))
-        raise SummaryError(
-            "STRANDLINE_SUMMARY_INVALID",
-            f"{self.inner} is not the domain of a nested scope.",
-            "Make the refinement with Refinement.nested.",
-        )
+        raise errors.summary_invalid_domain(self.inner)

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from strandline.errors import GraphError
 from strandline.time.change_batch import ChangeBatch
 from strandline.time.domain import Time
 from strandline.time.mutable_antichain import MutableAntichain
 from strandline.time.summary import Connectivity, Summaries, identity
+from strandline.tracker import errors
 from strandline.tracker.explanation import Hold
 from strandline.tracker.graph import Graph, Location, source, target
 from strandline.tracker.operate import Operate, SharedProgress, batches
@@ -206,9 +206,7 @@ class Subgraph(Operate):
             return self._explain_here(location, time)
         inner = self.children[path[0] - 1].operator
         if not isinstance(inner, Subgraph):
-            raise GraphError(
-                "STRANDLINE_GRAPH_INVALID", f"{inner.name} in {self.name} is not a scope.", "Give a path of nested scopes."
-            )
+            raise errors.graph_invalid_path(inner.name, self.name)
         found = []
         for held in inner.explain(path[1:], location, time):
             at = held.hold.location

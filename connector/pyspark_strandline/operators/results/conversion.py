@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from pyspark_strandline.operators import errors
 from pyspark_strandline.operators.results.casts import cast_array
 from pyspark_strandline.operators.results.columns import array_of_values
 from pyspark_strandline.operators.results.rules import MisfitError, is_missing, other_fields, shown
@@ -18,9 +19,7 @@ from strandline.errors import StrandlineError
 from strandline.time.arrow import array_of
 from strandline.time.domain import Time, TimeDomain
 
-__all__ = ["Expected", "conform", "result_invalid"]
-
-_REMEDY = "Give values of the schema's types, in all of its columns and no others. Or declare another schema."
+__all__ = ["Expected", "conform"]
 
 
 @dataclass(frozen=True)
@@ -72,27 +71,14 @@ def conform(result: Any, expected: Expected, what: Callable[[], str]) -> Iterato
     elif hasattr(result, "to_dict") and hasattr(result, "columns"):  # pandas; a task need not import it
         yield from _from_pandas(result, expected, what)
     elif isinstance(result, (Mapping, str, bytes)) or not isinstance(result, Iterable):
-        raise _unsupported(result, what)
+        raise errors.result_invalid_form(what(), result)
     elif isinstance(result, (list, tuple)) and result and all(map(_is_row, result)):
         yield _from_rows(result, expected, what)
     else:
         for part in result:
             if not _is_form(part):
-                raise _unsupported(part, what)
+                raise errors.result_invalid_form(what(), part)
             yield from conform(part, expected, what)
-
-
-def result_invalid(what: str, why: str, remedy: str = _REMEDY) -> StrandlineError:
-    """Return the error for something that user code returned."""
-    return StrandlineError("STRANDLINE_RESULT_INVALID", f"{what} {why}.", remedy)
-
-
-def _unsupported(result: Any, what: Callable[[], str]) -> StrandlineError:
-    return result_invalid(
-        what(),
-        f"has the type {type(result).__name__}, which is not supported",
-        "Give a pyarrow Table or RecordBatch, a pandas DataFrame, a list of dicts, an iterable of these, or None.",
-    )
 
 
 def _is_row(value: Any) -> bool:
@@ -132,7 +118,7 @@ def _column(values: list[Any], field: pa.Field, what: Callable[[], str], times: 
     except MisfitError as misfit:
         raise _misfit(_named(misfit, field.name, 0), what) from None
     except pa.ArrowException as error:
-        raise result_invalid(what(), f"does not fit the schema: {field.name}: {error}") from error
+        raise errors.result_invalid_column(what(), field.name, error) from error
 
 
 def _time_column(values: list[Any], domain: TimeDomain) -> pa.Array:
@@ -165,7 +151,7 @@ def _arrow(series: Any, field: pa.Field, what: Callable[[], str]) -> pa.Array:
     try:
         made = pa.array(series, from_pandas=True)
     except (pa.ArrowException, ValueError, TypeError) as error:
-        raise result_invalid(what(), f"does not fit the schema: {field.name}: {error}") from error
+        raise errors.result_invalid_column(what(), field.name, error) from error
     return made.combine_chunks() if isinstance(made, pa.ChunkedArray) else made
 
 
@@ -188,26 +174,20 @@ def _cast_column(column: pa.Array, field: pa.Field, what: Callable[[], str], fir
     except MisfitError as misfit:
         raise _misfit(_named(misfit, field.name, first), what) from None
     except pa.ArrowException as error:
-        raise result_invalid(what(), f"does not fit the schema: {field.name}: {error}") from error
+        raise errors.result_invalid_column(what(), field.name, error) from error
 
 
 def _check_names(names: list[str], expected: Expected, what: Callable[[], str]) -> None:
     schema = expected.schema
     missing = [name for name in schema.names if name not in names]
     if missing:
-        raise result_invalid(
-            what(), f"lacks the columns {missing} of the schema. It has the columns {names}", "Give all columns."
-        )
+        raise errors.result_invalid_columns_missing(what(), missing, names)
     others = [name for name in names if name not in schema.names and name not in expected.spare]
     if others:
-        raise result_invalid(
-            what(),
-            f"has the columns {others}, which the schema does not have. The schema has the columns {schema.names}",
-            "Select the columns of the schema, or add these to the schema.",
-        )
+        raise errors.result_invalid_columns_unknown(what(), others, schema.names)
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise result_invalid(what(), f"has the columns {twice} several times", "Give each column once.")
+        raise errors.result_invalid_columns_twice(what(), twice)
 
 
 def _named(misfit: MisfitError, name: str, first: int) -> MisfitError:
@@ -222,7 +202,7 @@ def _misfit(misfit: MisfitError, what: Callable[[], str]) -> StrandlineError:
     """Return the error for a misfit in rows."""
     row, inside = _row_and_rest(misfit.path)
     where = inside if row is None else f"row {row}{', ' if inside else ''}{inside}"
-    return result_invalid(what(), f"does not fit the schema: {where} {misfit.what}")
+    return errors.result_invalid_misfit(what(), where, misfit.what)
 
 
 def _row_and_rest(path: str) -> tuple[int | None, str]:

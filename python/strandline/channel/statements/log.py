@@ -7,6 +7,7 @@ from collections.abc import Collection
 from functools import cached_property
 
 from strandline.channel.statements.commit_statement import CommitStatement
+from strandline.delta import errors as delta_errors
 from strandline.delta.log import MAX_COMMIT_BYTES, DeltaCommit, DeltaLog
 from strandline.delta.storage import commit_name
 from strandline.errors import LogError
@@ -74,9 +75,9 @@ class Commit(DeltaCommit):
         if statement is None:
             return
         if statement.rows and not self.adds_files:
-            self.torn(f"states {statement.rows} row(s) but adds no file")
+            raise delta_errors.commit_torn_files(self.version, statement.rows, self._table)
         if statement.actions not in (None, self.actions):
-            self.torn(f"has {self.actions} action(s), but its statement counts {statement.actions}")
+            raise delta_errors.commit_torn_actions(self.version, self.actions, statement.actions, self._table)
 
     @property
     def identity(self) -> str:
@@ -138,10 +139,10 @@ class Commit(DeltaCommit):
         if self.statement is not None:
             stated, rows = self.statement.rows, self.files.rows
             if stated != sum(rows) and -1 not in rows:
-                self.torn(f"states {stated} row(s) but adds files with {sum(rows)}")
+                raise delta_errors.commit_torn_rows(self.version, stated, sum(rows), self._table)
             if len(set(self.files.paths)) < len(self.files):
                 twice = next(path for path, times in Counter(self.files.paths).items() if times > 1)
-                self.malformed(f"adds the file {twice[:200]!r} more than once, so a stream would read its rows repeatedly")
+                raise delta_errors.commit_invalid_duplicate(self.version, twice, self._table)
 
 
 class Log(DeltaLog[Commit]):

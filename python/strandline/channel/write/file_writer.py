@@ -19,9 +19,10 @@ from strandline.channel.progress.snapshot import Snapshot
 from strandline.channel.statements.message_times import TimeCounts
 from strandline.channel.statements.statement import Span
 from strandline.delta.data_file import DataFile, schema_mark
+from strandline.delta.errors import process_forked_object
 from strandline.delta.file_stats import delta_stats
 from strandline.delta.storage import open_store, storage_errors
-from strandline.delta.store_errors import forked, native
+from strandline.delta.store_errors import native
 from strandline.errors import ChannelError, StorageError, TimeError
 from strandline.time.domain import Time, TimeDomain
 
@@ -171,7 +172,7 @@ class FileWriter:
 
     def _check_whole(self) -> None:
         if os.getpid() != self._process:
-            raise forked("writer of data files", self._store.location)
+            raise process_forked_object("writer of data files", self._store.location)
         if self._failure is not None:
             raise StorageError(
                 "STRANDLINE_ROWS_THROWN_AWAY",

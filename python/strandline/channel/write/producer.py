@@ -24,7 +24,7 @@ from strandline.channel.statements.statement import ProducerState, Span, Stateme
 from strandline.channel.write.capability import Capability, backwards
 from strandline.channel.write.file_writer import FileWriter, conform, file_writer
 from strandline.delta.data_file import DataFile
-from strandline.delta.store_errors import forked
+from strandline.delta.errors import process_forked_object
 from strandline.errors import CapabilityError, LogError, ProducerError, StrandlineError
 from strandline.time.antichain import Antichain, canonical_times
 from strandline.time.arrow import first_behind
@@ -445,7 +445,7 @@ class Producer:
 
     def _open(self) -> None:
         if os.getpid() != self._process:
-            raise forked(f"session of producer {self.name!r}", str(self._snapshot.table.path))
+            raise process_forked_object(f"session of producer {self.name!r}", str(self._snapshot.table.path))
         if self._closed:
             raise ProducerError(
                 "STRANDLINE_PRODUCER_CLOSED",

@@ -16,11 +16,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, Schema
 
+from strandline.delta import errors
 from strandline.delta.checks.checkpoints import Checkpoints
 from strandline.delta.log import DeltaCommit, DeltaLog
 from strandline.delta.storage import LOG_DIR
 from strandline.delta.store_errors import native
-from strandline.errors import ChannelError, StorageError
+from strandline.errors import StorageError
 
 __all__ = [
     "LogFacts",
@@ -37,7 +38,6 @@ __all__ = [
 _CRC = re.compile(r"(\d{20})\.crc")
 _MOST_BYTES = 64 << 20
 _NEWEST = 1 << 63
-_ALONE = "cannot be compared with the log, which lacks commits up to it"
 _KINDS = ("metaData", "protocol", "txn")
 
 
@@ -126,11 +126,7 @@ def _checkpoint(log: DeltaLog[Any], names: list[str]) -> dict[str, list[dict[str
             for kind in rows.column_names:
                 found[kind] += rows.column(kind).combine_chunks().drop_null().to_pylist()
         except (pa.ArrowException, OSError) as error:
-            raise ChannelError(
-                "STRANDLINE_TABLE_UNREADABLE",
-                f"The checkpoint {name} of {log.path} cannot be read: {(str(error).splitlines() or [''])[0]}.",
-                "Remove the checkpoint if the log has all commits, or restore it from a backup.",
-            ) from None
+            raise errors.table_unreadable_checkpoint(name, log.path, error) from None
     return found
 
 
@@ -212,7 +208,7 @@ def check_crc_size(log: DeltaLog[Any], version: int | None) -> None:
     crc = crc_in_use(log.store.list(LOG_DIR), _NEWEST if version is None else version)
     size = None if crc is None else log.store.size(f"{LOG_DIR}/{crc:020d}.crc")
     if crc is not None and size is not None and size > _MOST_BYTES:
-        raise _stale(log, crc, f"has {size} bytes, but no engine writes more than {_MOST_BYTES}")
+        raise errors.crc_stale_size(crc, log.path, size, _MOST_BYTES)
 
 
 def check_crc(log: DeltaLog[Any], handle: DeltaTable) -> None:
@@ -236,7 +232,7 @@ def check_crc(log: DeltaLog[Any], handle: DeltaTable) -> None:
         if _is_cleaned(log, names):
             check_crc(log, handle)
             return
-        raise _stale(log, crc, _ALONE)
+        raise errors.crc_stale(crc, log.path)
     metadata, protocol = handle.metadata(), handle.protocol()
     with native(log.path, log.store.options, threads=False):
         columns = json.loads(handle.schema().to_json())
@@ -260,7 +256,7 @@ def check_crc(log: DeltaLog[Any], handle: DeltaTable) -> None:
             expected["schemaString"] = _as_deltalake_has_it(log, (known or {}).get("schemaString"))
         if different := _differs(field, found[field], expected):
             field, value, logged = different
-            raise _stale(log, crc, f"says that {field} is {str(value)[:200]}, but the commits say {str(logged)[:200]}")
+            raise errors.crc_stale_content(crc, log.path, field, value, logged)
 
 
 def _as_deltalake_has_it(log: DeltaLog[Any], schema: Any) -> Any:
@@ -292,18 +288,10 @@ def logged_transactions(log: DeltaLog[Any], version: int) -> dict[str, int] | No
     if facts is None:
         if _is_cleaned(log, names):
             return logged_transactions(log, version)
-        raise _stale(log, crc, _ALONE)
+        raise errors.crc_stale(crc, log.path)
     return facts.transactions
 
 
 def _is_cleaned(log: DeltaLog[Any], names: Collection[str]) -> bool:
     """Whether somebody has cleaned the log up since its files were listed."""
     return not set(names) <= set(log.store.list(LOG_DIR))
-
-
-def _stale(log: DeltaLog[Any], crc: int, what: str) -> ChannelError:
-    return ChannelError(
-        "STRANDLINE_CRC_STALE",
-        f"The file {crc:020d}.crc of {log.path} {what}.",
-        "Another engine wrote it for commits that were removed since. Remove it from _delta_log: no reader needs it.",
-    )

@@ -1,0 +1,17 @@
+"""The errors of loops."""
+
+from __future__ import annotations
+
+from strandline.errors import StrandlineError
+from strandline.time.domain import Time, TimeDomain
+
+
+def loop_times_unknown(domain: TimeDomain, low: Time, high: Time) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_LOOP_TIMES_UNKNOWN",
+        f"A commit of the loop states its times only as the range from {domain.format(low)} to "
+        f"{domain.format(high)}, because it has too many different times. A way around the loop "
+        "leads from the first one to a time within the range.",
+        "Write fewer times into one commit, or truncate them. If the commit is there already, copy the "
+        "channel by a query with truncate, and let the loop read the copy.",
+    )
