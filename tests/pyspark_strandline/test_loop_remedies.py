@@ -118,7 +118,9 @@ def test_no_error_of_the_source_advises_what_a_loop_refuses() -> None:
     found = set()
     for folder in ("python/strandline/channel", "python/strandline/delta", "connector/pyspark_strandline/read"):
         for path in sorted((ROOT / folder).rglob("*.py")):
-            for raised in error_reference.python_errors(path):
+            for raised in (
+                error_reference.package_errors(path) if path.name == "errors.py" else error_reference.inline_errors(path)
+            ):
                 if REFUSED.search(raised.remedy) or "newest snapshot" in raised.remedy:
                     found.add(raised.condition)
     assert len(found - alone) > 2

@@ -651,8 +651,7 @@ def test_a_running_reader_goes_on_when_a_table_is_altered_after_its_log_was_clea
     say(channel, "a", (23, 2), then=[24])
     end = reader.latestOffset(at, ReadAllAvailable())
     assert end["frontier"] == [24]
-    (part,) = reader.partitions(at, end)
-    assert len(json.loads(part.value)["paths"]) == 2
+    assert sum(len(json.loads(part.value)["paths"]) for part in reader.partitions(at, end)) == 2
 
 
 def test_a_reader_of_a_channel_that_was_restored_and_not_written_since_says_so(tmp_path: Path) -> None:
