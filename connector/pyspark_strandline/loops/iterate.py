@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -93,11 +93,7 @@ def iterate(
     begun = Channel.exists(f"{folder}/{_ROUNDS}", plain)
     entered = _entered(source, domain, Channel.open(f"{folder}/{_ROUNDS}", plain) if begun else None)
     time, columns = source.time_column, [name for name in entered.names if name != source.time_column]
-    own = {_OUTER, _TO, BEST}
-    reserved = [name for name in entered.names if name.lower() in own or name.lower().startswith((MARK, ROUTED_TIME))]
-    if reserved:
-        raise errors.column_reserved_by_iterate(reserved)
-
+    _check_names(entered.names)
     if until is not None:
         _check_until(until)
     by_round = best is None and not distinct
@@ -127,24 +123,42 @@ def iterate(
     at_once = [F.col(quoted(name)) for name in (time, *columns)]
     rows = loop["seed"].select(*at_once).unionByName(follow.select(*at_once))
     outer = [name for name, _ in domain.coordinates[:-1]] if len(domain.coordinates) > 2 else domain.coordinates[0][0]
+    routed = _routed(rows, until, best, distinct, time=time, columns=columns, outer=outer, at=at)
+    return loop.route(routed, _TO, {_ROUNDS: None, _RESULT: f"{folder}/{_RESULT}"}, leave={_RESULT: outer})
+
+
+def _check_names(names: Sequence[str]) -> None:
+    """Raise if a column has the name of one of the loop's own."""
+    own = {_OUTER, _TO, BEST}
+    reserved = [name for name in names if name.lower() in own or name.lower().startswith((MARK, ROUTED_TIME))]
+    if reserved:
+        raise errors.column_reserved_by_iterate(reserved)
+
+
+def _routed(
+    rows: DataFrame,
+    until: int | str | Column | None,
+    best: Mapping[str, str] | None,
+    distinct: bool,
+    *,
+    time: str,
+    columns: Sequence[str],
+    outer: str | Sequence[str],
+    at: str,
+) -> DataFrame:
+    """Drop the rows that do not go on, and return the others with the column ``_TO``: into the result, around, or both."""
     ends = F.lit(False) if until is None else _ended(until, rows, F.col(quoted(time))[at])
     around = F.when(ends, F.array().cast("array<string>")).otherwise(F.array(F.lit(_ROUNDS)))
     if until is not None and (distinct or best is not None):
         # A row may come by several ways. Only in the order of the rounds is the shortest one the first.
         rows = hold(rows, by=columns)
-    if best is None and not distinct:
-        routed = rows.withColumn(_TO, F.concat(F.array(F.lit(_RESULT)), around))
-    elif best is None:
-        new = (
-            project(rows.select("*", F.col(quoted(time)).alias(_OUTER)), outer, column=_OUTER)
-            .dropDuplicates([_OUTER, *columns])
-            .drop(_OUTER)
-        )
-        routed = new.withColumn(_TO, F.concat(F.array(F.lit(_RESULT)), around))
-    else:
+    if best is not None:
         new = improvements(rows, time, best)
-        routed = new.withColumn(_TO, F.when(F.col(BEST), F.array(F.lit(_RESULT))).otherwise(around)).drop(BEST)
-    return loop.route(routed, _TO, {_ROUNDS: None, _RESULT: f"{folder}/{_RESULT}"}, leave={_RESULT: outer})
+        return new.withColumn(_TO, F.when(F.col(BEST), F.array(F.lit(_RESULT))).otherwise(around)).drop(BEST)
+    if distinct:
+        whole = project(rows.select("*", F.col(quoted(time)).alias(_OUTER)), outer, column=_OUTER)
+        rows = whole.dropDuplicates([_OUTER, *columns]).drop(_OUTER)
+    return rows.withColumn(_TO, F.concat(F.array(F.lit(_RESULT)), around))
 
 
 def _form(until: int | str | Column | None, best: Mapping[str, str] | None, distinct: bool) -> str:

@@ -172,22 +172,9 @@ def pregel(
     )
     given = inputs(loop.streams)
     time = _checked_inputs(given, vertex)
-    outside = [column for column in given.columns if column not in (vertex, time)]
-    told = loop[_MESSAGES]
-    rows = given.select(
-        F.col(quoted(time)).alias("time"),
-        F.col(quoted(vertex)),
-        F.struct(F.lit(True).alias(_IS), *_columns(outside)).alias(_INPUT),
-        F.lit(None).cast(message).alias(_MESSAGE),
-    )
-    sent = told.select(
-        "time",
-        F.col(quoted(vertex)),
-        F.lit(None).cast(rows.schema[_INPUT].dataType).alias(_INPUT),
-        F.struct(*_columns(message.names)).alias(_MESSAGE),
-    )
+    rows = _for_vertices(given, loop[_MESSAGES], message, vertex=vertex, time=time)
     processor = _Vertices(program, rows.schema[_INPUT].dataType, message, kind)
-    out = process(rows.unionByName(sent), processor, key=vertex)
+    out = process(rows, processor, key=vertex)
     flat = out.select(
         "time",
         _KIND,
@@ -208,6 +195,24 @@ def pregel(
         columns=places,
         leave={_RESULT: leave if len(leave) > 1 else leave[0]},
     )
+
+
+def _for_vertices(given: DataFrame, sent: DataFrame, message: StructType, *, vertex: str, time: str) -> DataFrame:
+    """Return the rows for vertices: inputs, and the messages that were sent to them. Each has one of the two columns."""
+    outside = [column for column in given.columns if column not in (vertex, time)]
+    inputs = given.select(
+        F.col(quoted(time)).alias("time"),
+        F.col(quoted(vertex)),
+        F.struct(F.lit(True).alias(_IS), *_columns(outside)).alias(_INPUT),
+        F.lit(None).cast(message).alias(_MESSAGE),
+    )
+    messages = sent.select(
+        "time",
+        F.col(quoted(vertex)),
+        F.lit(None).cast(inputs.schema[_INPUT].dataType).alias(_INPUT),
+        F.struct(*_columns(message.names)).alias(_MESSAGE),
+    )
+    return inputs.unionByName(messages)
 
 
 class _Checks:
