@@ -38,7 +38,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "shim": (str(SCALA),),
 }
 NEAR_IN_SPARK = {
-    part: [f"tests/pyspark_strandline/test_{name}.py" for name in names]
+    part: [str(next((ROOT / "tests/pyspark_strandline").rglob(f"test_{name}.py")).relative_to(ROOT)) for name in names]
     for part, names in {
         "ingest": ("ingest",),
         "source": ("source", "offset", "native_scan", "moving", "statistics", "unread_rows"),

@@ -1,6 +1,7 @@
 """The random loops that Spark runs, in the core's dataflow: it gives the rows that their plain evaluation gives.
 
-Spark's answers are compared with the plain evaluation (``tests/pyspark_strandline/test_loops.py``), and so with the dataflow.
+Spark's answers are compared with the plain evaluation (``tests/pyspark_strandline/loops/test_loops.py``), and so with the
+dataflow.
 """
 
 from __future__ import annotations

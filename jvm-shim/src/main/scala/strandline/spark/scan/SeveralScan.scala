@@ -116,7 +116,9 @@ private[spark] object SeveralScan {
     Project(projected, Filter(guards, files))
   }
 
-  /** Returns the time of `inner` that a time from outside becomes: further coordinates begin at 0 (`strandline.time.path.entry`). */
+  /**
+   * Returns the time of `inner` that a time from outside becomes: further coordinates begin at 0 (`strandline.time.path.entry`).
+   */
   private[spark] def entered(time: Expression, inner: DataType): Expression = (time.dataType, inner) match {
     case (outer, same) if DataType.equalsStructurally(outer, same, ignoreNullability = true) => time
     case (outer, StructType(fields)) =>
