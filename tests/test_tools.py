@@ -119,7 +119,7 @@ DONE = [
         f"connector/pyspark_strandline/{name}.py"
         for name in ("column_types", "data_source", "hadoop_storage", "schema", "session")
     ),
-    *(f"connector/pyspark_strandline/options/{name}.py" for name in ("json_values", "table", "write")),
+    *(f"connector/pyspark_strandline/options/{name}.py" for name in ("json_values", "read", "table", "write")),
     "python/strandline/time/time_text.py",
 ]
 """Where no error's text stands beside the code that raises it."""
