@@ -114,12 +114,11 @@ DONE = [
         f"python/strandline/{name}"
         for name in ("cli", "dataflow", "delta", "loop", "page", "report", "scope", "testing", "tracker")
     ),
-    *(f"connector/pyspark_strandline/{name}" for name in ("operators", "loops")),
+    *(f"connector/pyspark_strandline/{name}" for name in ("loops", "operators", "options")),
     *(
         f"connector/pyspark_strandline/{name}.py"
         for name in ("column_types", "data_source", "hadoop_storage", "schema", "session")
     ),
-    *(f"connector/pyspark_strandline/options/{name}.py" for name in ("json_values", "read", "table", "write")),
     "python/strandline/time/time_text.py",
 ]
 """Where no error's text stands beside the code that raises it."""

@@ -71,11 +71,23 @@ def option_conflict_version(version: int) -> StrandlineError:
     )
 
 
+def option_invalid(name: str, shown: str, expected: str) -> StrandlineError:
+    return StrandlineError("STRANDLINE_OPTION_INVALID", f"Option {name} is {shown[:300]!r}, not {expected}.", f"Give {expected}.")
+
+
 def option_invalid_feedback(unknown: Iterable[str], known: Iterable[str]) -> StrandlineError:
     return StrandlineError(
         "STRANDLINE_OPTION_INVALID",
         f"The option feedback names {', '.join(unknown)}, but the channels are {', '.join(known)}.",
         "Name channels of the option channels.",
+    )
+
+
+def option_invalid_moment(name: str, what: str, remedy: str) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_OPTION_INVALID",
+        f"Option {name} is no date and no timestamp: {what}.",
+        remedy,
     )
 
 
@@ -92,6 +104,16 @@ def option_invalid_query_silent(query: str) -> StrandlineError:
         "STRANDLINE_OPTION_INVALID",
         f"Query {query!r} writes no channel of the loop.",
         "Leave it out of queries, and read the channels with pyspark_strandline.read_channels.",
+    )
+
+
+def option_invalid_resume(value: str) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_OPTION_INVALID",
+        f"The source has the option resume = {value}, which is a value of the sink's option. At a source, resume is the path "
+        "of the output that the query goes on with.",
+        "Give the output's path at each source, and true, stateful or changed at the sink (docs/lost-checkpoint.md). Without "
+        "resume, the query begins anew.",
     )
 
 
