@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pyspark.sql.types import DataType
 
@@ -175,6 +175,19 @@ def state_undeclared(processor: object, key: str) -> StrandlineError:
     )
 
 
+def _summary_invalid(domain: TimeDomain, what: str, remedy: str) -> StrandlineError:
+    return StrandlineError("STRANDLINE_SUMMARY_INVALID", f"A path summary of {domain} {what}.", remedy)
+
+
+def summary_invalid_coordinate(domain: TimeDomain, coordinate: str, by: Mapping[str, object]) -> StrandlineError:
+    what = f"has the coordinate {coordinate!r} in addition to those of {dict(by)}"
+    return _summary_invalid(domain, what, "Name each once, in the mapping.")
+
+
+def summary_invalid_unit(domain: TimeDomain, of: str) -> StrandlineError:
+    return _summary_invalid(domain, f"truncates{of} to a unit of 0", "Give a unit of more than 0.")
+
+
 def time_column_ambiguous(columns: Sequence[str]) -> StrandlineError:
     return StrandlineError(
         "STRANDLINE_TIME_COLUMN_AMBIGUOUS",
@@ -212,4 +225,12 @@ def time_type_mismatch(name: str, kind: DataType, time: DataType) -> StrandlineE
         "STRANDLINE_TIME_TYPE_MISMATCH",
         f"The result's column {name} has the type {kind.simpleString()}, but the time column has the type {time.simpleString()}.",
         "Give the column the time's type, or another name.",
+    )
+
+
+def time_overflow(what: str, shift: int, leaf: TimeDomain, most: int) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_TIME_OVERFLOW",
+        f"{what} is {shift}, which moves every time of {leaf} beyond the greatest time.",
+        f"Advance by at most {most}.",
     )

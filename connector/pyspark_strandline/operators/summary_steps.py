@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TypeAlias
 
-from strandline.errors import StrandlineError
+from pyspark_strandline.operators import errors
 from strandline.time.domain import Lex, Product, TimeDomain, int64
 from strandline.time.duration import Duration
 from strandline.time.path.entry import Entry
@@ -41,9 +41,7 @@ def advancing(domain: TimeDomain, by: By | Mapping[str, By], coordinate: str | N
     """
     if isinstance(by, Mapping):
         if coordinate is not None:
-            raise _invalid(
-                domain, f"has the coordinate {coordinate!r} in addition to those of {dict(by)}", "Name each once, in the mapping."
-            )
+            raise errors.summary_invalid_coordinate(domain, coordinate, by)
         each: list[tuple[str | None, By]] = list(by.items())
     else:
         each = [(coordinate, by)]
@@ -53,11 +51,7 @@ def advancing(domain: TimeDomain, by: By | Mapping[str, By], coordinate: str | N
         what = f"The advance of {path}" if path else "The advance"
         shift = Duration.of(distance, what).within(leaf, what)
         if shift > leaf.maximum - leaf.minimum:
-            raise StrandlineError(
-                "STRANDLINE_TIME_OVERFLOW",
-                f"{what} is {shift}, which moves every time of {leaf} beyond the greatest time.",
-                f"Advance by at most {leaf.maximum - leaf.minimum}.",
-            )
+            raise errors.time_overflow(what, shift, leaf, leaf.maximum - leaf.minimum)
         if shift:
             steps.append(ShiftStep(shift, path or ""))
     return Steps(tuple(steps))
@@ -77,7 +71,7 @@ def truncating(domain: TimeDomain, unit: By, coordinate: str | None = None, offs
     size = Duration.of(unit, f"The unit{of}").within(leaf, f"The unit{of}")
     start = Duration.of(offset, f"The offset{of}").within(leaf, f"The offset{of}")
     if size == 0:
-        raise _invalid(domain, f"truncates{of} to a unit of 0", "Give a unit of more than 0.")
+        raise errors.summary_invalid_unit(domain, of)
     step = TruncateStep(size, start % size, coordinate or "")
     # To a unit of 1, only the coordinates after this one in a lexicographic time change.
     changes = size > 1 or step.image(domain, domain.maximum) != domain.maximum
@@ -160,7 +154,3 @@ def around(domain: TimeDomain, outer: TimeDomain, by: Mapping[str, By]) -> Steps
     """
     left = leaving(domain, outer)
     return Steps(left.steps + advancing(outer, by if outer.coordinates else by.get("", 0)).steps)
-
-
-def _invalid(domain: TimeDomain, what: str, remedy: str) -> StrandlineError:
-    return StrandlineError("STRANDLINE_SUMMARY_INVALID", f"A path summary of {domain} {what}.", remedy)

@@ -7,9 +7,9 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
+from pyspark_strandline.options import errors
 from pyspark_strandline.options.parsers import invalid
 from strandline.delta.storage import location_of
-from strandline.errors import StrandlineError
 from strandline.loop import LoopQuery
 
 __all__ = ["CHANNEL", "OutputPlace", "channels", "feedback", "outputs", "queries"]
@@ -65,11 +65,7 @@ def outputs(name: str, value: str) -> dict[str, OutputPlace]:
         location = location_of(path)
         other = places.setdefault(location if "://" in location else os.path.realpath(location), output)
         if other != output:
-            raise StrandlineError(
-                "STRANDLINE_OUTPUTS_INVALID",
-                f"The outputs {other} and {output} are both {path}.",
-                "Write each channel by one output. To unite rows, use unionByName before you write them.",
-            )
+            raise errors.outputs_invalid(other, output, path)
     return {output: OutputPlace(**entry) for output, entry in body.items()}
 
 

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 
+from pyspark_strandline.options import errors
 from strandline.delta.store_errors import shown_json
 from strandline.errors import StrandlineError
 from strandline.time.errors import wrong_moment
@@ -33,7 +34,7 @@ _RESUME = ("true", "false", "stateful", "changed")
 def invalid(name: str, value: str, expected: str) -> StrandlineError:
     """Return the error for a value of another form. Secrets in JSON are not shown."""
     shown = shown_json(value) if value.lstrip()[:1] in ("{", "[") else value
-    return StrandlineError("STRANDLINE_OPTION_INVALID", f"Option {name} is {shown[:300]!r}, not {expected}.", f"Give {expected}.")
+    return errors.option_invalid(name, shown, expected)
 
 
 def text(name: str, value: str) -> str:
@@ -88,11 +89,7 @@ def timestamp_ms(name: str, value: str) -> int:
     micros = read_moment(value)
     if isinstance(micros, Wrong):
         what, remedy = wrong_moment(value, micros)
-        raise StrandlineError(
-            "STRANDLINE_OPTION_INVALID",
-            f"Option {name} is no date and no timestamp: {what}.",
-            remedy,
-        )
+        raise errors.option_invalid_moment(name, what, remedy)
     return -(-micros // 1000)
 
 
@@ -141,11 +138,5 @@ def resume(name: str, value: str) -> str | None:
 def resumed_output(name: str, value: str) -> str:
     """Return the path of the output that a source resumes. The words of the sink's option of the same name are no paths."""
     if value.strip().lower() in _RESUME:
-        raise StrandlineError(
-            "STRANDLINE_OPTION_INVALID",
-            f"The source has the option resume = {value}, which is a value of the sink's option. At a source, resume is the path "
-            "of the output that the query goes on with.",
-            "Give the output's path at each source, and true, stateful or changed at the sink (docs/lost-checkpoint.md). Without "
-            "resume, the query begins anew.",
-        )
+        raise errors.option_invalid_resume(value)
     return text(name, value)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from pyspark_strandline.options import errors
 from pyspark_strandline.options.json_values import channels, feedback, queries
 from pyspark_strandline.options.parsers import (
     boolean,
@@ -19,7 +20,6 @@ from pyspark_strandline.options.parsers import (
     whole_number,
 )
 from pyspark_strandline.options.table import ABOVE, EXTENSION, Channels, Method, fields, option, parse, rows, storage_options
-from strandline.errors import StrandlineError
 from strandline.loop import LoopQuery
 
 __all__ = ["ONE_CHANNEL", "ReadOptions"]
@@ -196,11 +196,7 @@ class ReadOptions:
     def _without(self, only: Method, method: str, other: str) -> ReadOptions:
         wrong = [row.name for row in rows(type(self)) if row.method is only and row.name in self.given]
         if wrong:
-            raise StrandlineError(
-                "STRANDLINE_OPTION_UNKNOWN",
-                f"{wrong[0]} is an option of {other}, not of {method}.",
-                f"Remove it, or use {other}.",
-            )
+            raise errors.option_unknown_here(wrong[0], other, method)
         return self
 
     def _given(self, channels: Channels) -> list[str]:
@@ -210,23 +206,11 @@ class ReadOptions:
     def _check_beginning(self) -> None:
         """Raise for options that say in two ways where a query begins."""
         if {"startingVersion", "startingTimestamp"} <= self.given:
-            raise StrandlineError(
-                "STRANDLINE_OPTION_CONFLICT",
-                "The options startingVersion and startingTimestamp are both given.",
-                "Give one of them.",
-            )
+            raise errors.option_conflict_beginning()
         if self.channels is not None and isinstance(self.starting_version, int):
-            raise StrandlineError(
-                "STRANDLINE_OPTION_CONFLICT",
-                f"startingVersion is {self.starting_version}, but several channels do not count their versions together.",
-                "Give latest, snapshot or startingTimestamp.",
-            )
+            raise errors.option_conflict_version(self.starting_version)
         if self.producer is not None and self.resume is None:
-            raise StrandlineError(
-                "STRANDLINE_OPTION_CONFLICT",
-                f"The source has the option producer ({self.producer}), but not the option resume.",
-                "Give resume too: producer names a producer of that output. Or give producer to the sink, which writes under it.",
-            )
+            raise errors.option_conflict_producer(self.producer)
 
     def _check_channels(self) -> None:
         """Raise for options that sources of other channels have."""
@@ -235,57 +219,24 @@ class ReadOptions:
         else:
             several = [] if self.channels is not None else self._given(Channels.SEVERAL)
             for name in [*several, *(in_loops := self._given(Channels.LOOP))]:
-                raise StrandlineError(
-                    "STRANDLINE_OPTION_CONFLICT",
-                    f"The option {name} is for several channels{' in a loop' if name in in_loops else ''}.",
-                    "Read them with pyspark_strandline.read_channels.",
-                )
+                raise errors.option_conflict_several(name, in_loop=name in in_loops)
         for name in [] if self.channels is None else self._given(Channels.ONE):
-            raise StrandlineError(
-                "STRANDLINE_OPTION_CONFLICT",
-                f"The option {name} is for one channel, but the option channels names {len(self.channels or ())}.",
-                "Leave it out, and select the columns of each stream.",
-            )
+            raise errors.option_conflict_one(name, len(self.channels or ()))
 
     def _check_loop(self) -> None:
         """Raise for options that do not go with a loop, which must know the times of all rows."""
         if (self.query is None) != (not self.queries) or (self.queries and self.feedback):
             given = ", ".join(name for name in ("feedback", "queries", "query") if name in self.given)
-            raise StrandlineError(
-                "STRANDLINE_OPTION_CONFLICT",
-                f"The options {given} are given together.",
-                "Give queries and query for a loop through several queries, or feedback for a loop of one query.",
-            )
+            raise errors.option_conflict_loops(given)
         if self.query is not None and self.query not in self.queries:
-            raise StrandlineError(
-                "STRANDLINE_OPTION_INVALID",
-                f"The option query is {self.query!r}, but the loop's queries are {', '.join(self.queries)}.",
-                "Name one of the queries.",
-            )
+            raise errors.option_invalid_query(self.query, self.queries)
         if self.query is not None and not self.queries[self.query].writes:
-            raise StrandlineError(
-                "STRANDLINE_OPTION_INVALID",
-                f"Query {self.query!r} writes no channel of the loop.",
-                "Leave it out of queries, and read the channels with pyspark_strandline.read_channels.",
-            )
+            raise errors.option_invalid_query_silent(self.query)
         known = self.channels or {}
         unknown = [name for name in self.feedback if name not in known]
         if unknown:
-            raise StrandlineError(
-                "STRANDLINE_OPTION_INVALID",
-                f"The option feedback names {', '.join(unknown)}, but the channels are {', '.join(known)}.",
-                "Name channels of the option channels.",
-            )
+            raise errors.option_invalid_feedback(unknown, known)
         if self.resume is not None:
-            raise StrandlineError(
-                "STRANDLINE_RESUME_IMPOSSIBLE",
-                "The option resume is given for a loop. What goes round in a loop depends on the state of its operators, which "
-                "is lost.",
-                "Start the loop anew: new channels for its feedback and its results, and new checkpoints for all its queries.",
-            )
+            raise errors.resume_impossible_loop()
         for name in self._given(Channels.NO_LOOP):
-            raise StrandlineError(
-                "STRANDLINE_OPTION_CONFLICT",
-                f"The option {name} is given for a loop.",
-                "Leave it out: a loop reads each channel from its first commit on, because it counts the times of all rows.",
-            )
+            raise errors.option_conflict_loop(name)

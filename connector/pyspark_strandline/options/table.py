@@ -8,8 +8,8 @@ import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
+from pyspark_strandline.options import errors
 from pyspark_strandline.options.parsers import text
-from strandline.errors import StrandlineError
 
 __all__ = [
     "ABOVE",
@@ -136,25 +136,13 @@ def parse(table: type[Any], options: Mapping[str, str], what: str, passed: Seque
             near = difflib.get_close_matches(key.lower(), proper, n=1)
             hint = f"Did you mean {proper[near[0]]}? " if near else ""
             valid = ", ".join(sorted((n for n in known if n != EXTENSION), key=str.lower))
-            raise StrandlineError(
-                "STRANDLINE_OPTION_UNKNOWN",
-                f"{key!r} is not an option of {what}.",
-                f"{hint}The options are {valid}, and storage.*.",
-            )
+            raise errors.option_unknown(key, what, hint, valid)
         values[name] = known[name](name, value)
     several = next((name for name in ("outputs", "channels") if name in values), None)
     if several is not None and "path" in values:
-        raise StrandlineError(
-            "STRANDLINE_OPTION_CONFLICT",
-            f"The options path ({values['path']}) and {several} are both given.",
-            f"Call load() or start() without a path: the option {several} has a path for each channel.",
-        )
+        raise errors.option_conflict_path(values["path"], several)
     if "path" not in values and several is None:
-        raise StrandlineError(
-            "STRANDLINE_PATH_MISSING",
-            f"{what[0].upper()}{what[1:]} needs a path.",
-            "Give it to load() or start(), or to CREATE TABLE as LOCATION '…'.",
-        )
+        raise errors.path_missing(what)
     return values
 
 

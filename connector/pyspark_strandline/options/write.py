@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pyspark_strandline.options import errors
 from pyspark_strandline.options.json_values import OutputPlace, outputs
 from pyspark_strandline.options.parsers import boolean, listed, one_of, resume, text, whole_number
 from pyspark_strandline.options.table import EXTENSION, fields, option, parse, required, storage_options
-from strandline.errors import StrandlineError
 
 __all__ = ["IngestOptions", "WriteOptions"]
 
@@ -71,13 +71,7 @@ class WriteOptions:
         """Check and convert. Raises a :class:`StrandlineError` that names the option, its value and the valid values."""
         result = cls(**fields(cls, parse(cls, options, "the strandline sink", _PASSED), options))
         if result.resume and result.outputs is not None:
-            raise StrandlineError(
-                "STRANDLINE_RESUME_IMPOSSIBLE",
-                f"The option resume is given for a query with the outputs {', '.join(result.outputs)}. They may be complete up "
-                "to different positions of the inputs.",
-                "Start it with new channels, which get all rows, and let the readers change to them. Or write each channel by a "
-                "query of its own, which can be resumed.",
-            )
+            raise errors.resume_impossible_outputs(result.outputs)
         return result
 
 
@@ -115,16 +109,8 @@ class IngestOptions:
     def parse(cls, options: Mapping[str, str]) -> IngestOptions:
         """Check and convert. Raises a :class:`StrandlineError` that names the option, its value and the valid values."""
         if any(key.lower() == "resume" for key in options):
-            raise StrandlineError(
-                "STRANDLINE_RESUME_IMPOSSIBLE",
-                "The option resume is given for an ingest. Where its outside stream had been read is only in the checkpoint.",
-                "Start it with the checkpoint that it had. Or ingest into a new channel, and let the readers change to it.",
-            )
+            raise errors.resume_impossible_ingest()
         values = parse(cls, options, "the strandline ingest", _PASSED)
         if "time" not in values:
-            raise StrandlineError(
-                "STRANDLINE_OPTION_MISSING",
-                "The strandline ingest needs the option time.",
-                "Set it to the name of the rows' time column.",
-            )
+            raise errors.option_missing_time()
         return cls(**fields(cls, values, options))

@@ -6,11 +6,10 @@ from typing import Annotated
 
 import typer
 
-from strandline.cli import create, inspect, log, operate, reports, timeline
+from strandline.cli import create, errors, inspect, log, operate, reports, timeline
 from strandline.cli.arguments import AsJson
 from strandline.cli.output import line, print_json
 from strandline.cli.page import commands as page
-from strandline.errors import StrandlineError
 
 __all__ = ["app"]
 
@@ -60,11 +59,7 @@ def jar(as_json: AsJson = False) -> None:
         from pyspark_strandline.session import shim_jar
     except ImportError as error:
         package = (error.name or "pyspark").partition(".")[0]
-        raise StrandlineError(
-            "STRANDLINE_PACKAGE_MISSING",
-            f"The package {package} is not installed.",
-            'Install it: pip install "strandline[spark]".',
-        ) from None
+        raise errors.package_missing(package) from None
     path = str(shim_jar())
     if as_json:
         print_json({"jar": path})

@@ -13,12 +13,12 @@ from typing import Annotated
 import typer
 
 from strandline.channel import Channel, Log, ProducerState
+from strandline.cli import errors
 from strandline.cli.arguments import AsJson, ChannelPath, StorageOptions, Yes, confirmed, storage_of
 from strandline.cli.output import clean, line, print_json
 from strandline.delta.storage import LOG_DIR
 from strandline.delta.store_errors import native
 from strandline.delta.table import open_delta, refuse_misread
-from strandline.errors import ProducerError, TimeError
 from strandline.ingest import drop_partitions, forget_partitions, rejoin_partitions, status
 from strandline.ingest.names import partition_name_problem
 from strandline.ingest.state.registrar_state import RegistrarState, own_names
@@ -162,9 +162,7 @@ def _moment(text: str) -> datetime:
     try:
         return datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(microseconds=micros)
     except OverflowError:
-        raise TimeError(
-            "STRANDLINE_TIME_INVALID", f"--before: {text!r:.200} is before the year 1 or after 9999.", "Give a moment between."
-        ) from None
+        raise errors.time_invalid(text) from None
 
 
 def compact(
@@ -193,16 +191,10 @@ def _free_name(channel: Channel, wanted: str | None) -> str:
     if wanted is None:
         return next(name for n in count(1) if (name := OPERATOR if n == 1 else f"{OPERATOR}-{n}") not in taken)
     if (problem := partition_name_problem(wanted)) is not None:
-        raise ProducerError(
-            "STRANDLINE_PRODUCER_NAME_INVALID", f"The producer name {wanted!r} {problem}.", "Choose another name."
-        )
+        raise errors.producer_name_invalid(wanted, problem)
     if wanted in taken:
         held = ", ".join(map(channel.domain.format, taken[wanted].holds)) or "nothing"
-        raise ProducerError(
-            "STRANDLINE_PRODUCER_EXISTS",
-            f"{channel.path} already has the producer {wanted!r}. It holds {held}.",
-            "Choose another name with --as, or leave --as out.",
-        )
+        raise errors.producer_exists(channel.path, wanted, held)
     return wanted
 
 
@@ -211,12 +203,7 @@ def _known(channel: Channel, name: str) -> ProducerState:
     own = own_names(channel.progress) if RegistrarState.of(channel.progress).entries else frozenset()
     if state is None or name in own:
         known = sorted(each for each in channel.producers if each not in own)
-        shown = ", ".join(known[:10]) + (f" and {len(known) - 10} more" if len(known) > 10 else "")
-        raise ProducerError(
-            "STRANDLINE_PRODUCER_UNKNOWN",
-            f"{channel.path} has no producer {name!r} that can be dropped. Those that it has: {shown or 'none'}.",
-            "Name one of these. strandline.ingest.release_parked releases parked rows, and end_corrections ends corrections.",
-        )
+        raise errors.producer_unknown(channel.path, name, known)
     return state
 
 

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from strandline.channel import Channel
+from strandline.cli import errors
 from strandline.cli.arguments import AsJson, ChannelPath, Most, StorageOptions, storage_of
 from strandline.cli.output import clean, line, print_json
-from strandline.errors import TimeDomainError
 from strandline.report.history import newest_commits
 from strandline.time.domain import Lex, Scalar, Time
 
@@ -77,11 +77,7 @@ def _place(channel: Channel, coordinate: str | None) -> int | None:
     if isinstance(channel.domain, Scalar) and coordinate is None:
         return None
     if coordinate not in names:
-        raise TimeDomainError(
-            "STRANDLINE_TIMELINE_COORDINATE",
-            f"The times of {channel.path} are of {channel.domain}: the coordinate {coordinate!r} is not a line to draw them on.",
-            f"Choose one with --coordinate: {', '.join(names) or 'none for these times, so leave it out'}.",
-        )
+        raise errors.timeline_coordinate(channel.path, channel.domain, coordinate, names)
     return [name for name, _ in channel.domain.coordinates].index(coordinate)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from strandline.errors import SummaryError
+from strandline.loop import errors
 from strandline.time.domain import Time, TimeDomain
 from strandline.time.path.entry import Entry
 from strandline.time.summary import PathSummary, advance_each
@@ -42,11 +42,7 @@ class Way:
         """
         moved = advance_each(entry.outer, by)
         if moved.is_identity:
-            raise SummaryError(
-                "STRANDLINE_SUMMARY_INVALID",
-                f"The feedback advances times of {entry.outer} by {dict(by)}, which changes no time.",
-                'Advance at least one coordinate, such as {"iter": 1}. Otherwise no time in the loop would ever be complete.',
-            )
+            raise errors.summary_invalid(entry.outer, by)
         return cls(entry, moved)
 
     @property

@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from strandline.errors import PageError
+from strandline.page import errors
 from strandline.page.look import Looker
 from strandline.page.render import main_html, page_html, static_text
 
@@ -145,8 +145,4 @@ def serve(app: Starlette, bound: socket.socket) -> None:
 
 
 def _refused(host: str, port: int, error: Exception) -> NoReturn:
-    raise PageError(
-        "STRANDLINE_PAGE_ADDRESS",
-        f"The page cannot be served at {host}, port {port}: {error}.",
-        "Choose another --port (0 takes a free one), or an address of this machine as --host.",
-    ) from error
+    raise errors.page_address(host, port, error) from error

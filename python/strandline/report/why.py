@@ -9,7 +9,8 @@ from dataclasses import replace
 from strandline.channel import Channel
 from strandline.channel.progress.query_producer_state import is_query
 from strandline.channel.statements.statement import REGISTRAR
-from strandline.errors import ScopeError, StrandlineError
+from strandline.errors import StrandlineError
+from strandline.report import errors
 from strandline.report.explanation import Explanation, Holder
 from strandline.report.graph import Edge, QueryGraph
 from strandline.report.history import History
@@ -78,12 +79,7 @@ def explain(
     scopes = list(scopes)
     if isinstance(source, Scope):
         if channel is None:
-            have = ", ".join(source.channels) or "none"
-            raise ScopeError(
-                "STRANDLINE_SCOPE_CHANNEL_UNKNOWN",
-                f"No channel of the scope was named. Its channels are: {have}.",
-                "Name one of them with channel=….",
-            )
+            raise errors.scope_channel_unknown(source.channels)
         asked = source.channel(channel)
         scopes.append(source)
         storage = storage or source.storage_options

@@ -9,7 +9,8 @@ from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from strandline.report.progress.transform import TransformProgress, report_invalid
+from strandline.report import errors
+from strandline.report.progress.transform import TransformProgress
 
 __all__ = ["Level", "ProgressReport", "State"]
 
@@ -78,27 +79,29 @@ class ProgressReport:
         for graph in (self.transforms, self.operators):
             self._check(graph)
         if self.level is Level.NONE and any(each.is_reported for each in self.transforms.values()):
-            raise report_invalid("the level is none, but a transform is reported")
+            raise errors.report_invalid("the level is none, but a transform is reported")
         if self.level is Level.NONE and self.reason is None:
-            raise report_invalid("the level is none, but it does not say why")
+            raise errors.report_invalid("the level is none, but it does not say why")
 
     def _check(self, graph: Mapping[str, TransformProgress]) -> None:
         for name, each in graph.items():
             for tag, (parent, output) in each.inputs.items():
                 if parent not in graph:
-                    raise report_invalid(f"the input {tag!r} of {name!r} comes from {parent!r}, which is not in the report")
+                    raise errors.report_invalid(
+                        f"the input {tag!r} of {name!r} comes from {parent!r}, which is not in the report"
+                    )
                 if graph[parent].is_reported and output not in graph[parent].outputs:
-                    raise report_invalid(
+                    raise errors.report_invalid(
                         f"the input {tag!r} of {name!r} comes from the output {output!r}, which {parent!r} lacks"
                     )
             if self.state is State.COMMITTED and (
                 each.active_input_elements or any(each.active_output_elements_remaining.values())
             ):
-                raise report_invalid(f"the batch has committed, but {name!r} has active elements")
+                raise errors.report_invalid(f"the batch has committed, but {name!r} has active elements")
         try:
             TopologicalSorter({name: {parent for parent, _ in each.inputs.values()} for name, each in graph.items()}).prepare()
         except CycleError as error:
-            raise report_invalid(f"the transforms {', '.join(map(str, error.args[1]))} go round in a cycle") from None
+            raise errors.report_invalid(f"the transforms {', '.join(map(str, error.args[1]))} go round in a cycle") from None
 
     @cached_property
     def unreported(self) -> tuple[str, ...]:
@@ -133,7 +136,7 @@ class ProgressReport:
         transforms = dict(self.transforms)
         for name, counts in waiting.items():
             if name not in transforms or transforms[name].inputs:
-                raise report_invalid(f"elements wait for {name!r}, which is not a first transform")
+                raise errors.report_invalid(f"elements wait for {name!r}, which is not a first transform")
             each = transforms[name]
             if each.is_reported and any(counts.values()):
                 transforms[name] = replace(
@@ -191,22 +194,22 @@ class ProgressReport:
         True
         """
         if not isinstance(value, dict) or value.get("strandlineProgress") != _VERSION:
-            raise report_invalid(f"it does not have version {_VERSION} of strandlineProgress")
+            raise errors.report_invalid(f"it does not have version {_VERSION} of strandlineProgress")
         for name in ("query", "run", "name"):
             if not isinstance(value.get(name), str):
-                raise report_invalid(f"{name} is {value.get(name)!r}, not a text")
+                raise errors.report_invalid(f"{name} is {value.get(name)!r}, not a text")
         for name in ("batch", "batches", "at"):
             if type(value.get(name)) is not int:
-                raise report_invalid(f"{name} is {value.get(name)!r}, not a whole number")
+                raise errors.report_invalid(f"{name} is {value.get(name)!r}, not a whole number")
         try:
             state, level = State(value.get("state")), Level(value.get("level"))
         except ValueError as error:
-            raise report_invalid(str(error)) from None
+            raise errors.report_invalid(str(error)) from None
         graphs = []
         for name in ("transforms", "operators"):
             graph = value.get(name)
             if not isinstance(graph, dict):
-                raise report_invalid(f"{name} is {str(graph)[:100]!r}, not an object")
+                raise errors.report_invalid(f"{name} is {str(graph)[:100]!r}, not an object")
             graphs.append({key: TransformProgress.from_json(each) for key, each in graph.items()})
         return cls(
             value["query"],

@@ -7,25 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from strandline.errors import StrandlineError
+from strandline.report import errors
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time, parse_domain
 
-__all__ = ["Parent", "TransformProgress", "report_invalid"]
+__all__ = ["Parent", "TransformProgress"]
 
 Parent = tuple[str, str]
 """The transform that an input comes from, and the name of that transform's output."""
 
 Counts = Mapping[str, int]
-
-
-def report_invalid(what: str) -> StrandlineError:
-    """Return the error that says what a progress report has that it cannot have."""
-    return StrandlineError(
-        "STRANDLINE_REPORT_INVALID",
-        f"The progress report is invalid: {what}.",
-        "Write it as docs/progress-report.schema.json says.",
-    )
 
 
 @dataclass(frozen=True)
@@ -87,15 +78,15 @@ class TransformProgress:
         _check_count("active_input_elements", self.active_input_elements)
         for tag, count in self.active_output_elements_remaining.items():
             if type(count) is not int:
-                raise report_invalid(f"active_output_elements_remaining[{tag!r}] is {count!r}, not a whole number")
+                raise errors.report_invalid(f"active_output_elements_remaining[{tag!r}] is {count!r}, not a whole number")
         for tag in self.input_elements_consumed:
             if tag not in self.inputs:
-                raise report_invalid(f"it has consumed elements of an input {tag!r}, but there is no such input")
+                raise errors.report_invalid(f"it has consumed elements of an input {tag!r}, but there is no such input")
         time = self.total_time_spent
         if time is not None and not (math.isfinite(time) and time >= 0):
-            raise report_invalid(f"total_time_spent is {time!r}, not a number of milliseconds")
+            raise errors.report_invalid(f"total_time_spent is {time!r}, not a number of milliseconds")
         if not (math.isfinite(self.workers) and self.workers > 0):
-            raise report_invalid(f"workers is {self.workers!r}, not a number above 0")
+            raise errors.report_invalid(f"workers is {self.workers!r}, not a number above 0")
 
     @property
     def is_reported(self) -> bool:
@@ -154,24 +145,24 @@ class TransformProgress:
         strandline.errors.StrandlineError: [STRANDLINE_REPORT_INVALID] ...
         """
         if not isinstance(value, dict):
-            raise report_invalid(f"a transform is {str(value)[:100]!r}, not an object")
+            raise errors.report_invalid(f"a transform is {str(value)[:100]!r}, not an object")
         inputs = {}
         for tag, parent in _object(value, "inputs").items():
             if not (isinstance(parent, list) and len(parent) == 2 and all(isinstance(part, str) for part in parent)):
-                raise report_invalid(f"the input {tag!r} comes from {parent!r}, not from a transform and its output")
+                raise errors.report_invalid(f"the input {tag!r} comes from {parent!r}, not from a transform and its output")
             inputs[tag] = (parent[0], parent[1])
         unreported, detail = value.get("unreported"), value.get("detail", "")
         if not isinstance(unreported, str | None) or not isinstance(detail, str):
-            raise report_invalid("unreported and detail are texts")
+            raise errors.report_invalid("unreported and detail are texts")
         frontiers = {}
         for name, each in _object(value, "frontiers").items():
             if not isinstance(each, dict) or not isinstance(each.get("domain"), str):
-                raise report_invalid(f"the frontier of {name!r} has no domain")
+                raise errors.report_invalid(f"the frontier of {name!r} has no domain")
             frontiers[name] = Antichain.from_json(parse_domain(each["domain"]), each.get("frontier"))
         time, workers = value.get("totalTimeSpent"), value.get("workers", 1.0)
         for name, number in (("totalTimeSpent", 0.0 if time is None else time), ("workers", workers)):
             if isinstance(number, bool) or not isinstance(number, int | float):
-                raise report_invalid(f"{name} is {number!r}, not a number")
+                raise errors.report_invalid(f"{name} is {number!r}, not a number")
         return cls(
             inputs=inputs,
             input_elements_consumed=_object(value, "inputElementsConsumedCounts"),
@@ -193,13 +184,13 @@ class TransformProgress:
 
 def _check_count(name: str, count: Any) -> None:
     if type(count) is not int or count < 0:
-        raise report_invalid(f"{name} is {count!r}, not a count")
+        raise errors.report_invalid(f"{name} is {count!r}, not a count")
 
 
 def _object(value: dict[str, Any], name: str) -> dict[str, Any]:
     found = value.get(name, {})
     if not isinstance(found, dict):
-        raise report_invalid(f"{name} is {found!r}, not an object")
+        raise errors.report_invalid(f"{name} is {found!r}, not an object")
     return found
 
 

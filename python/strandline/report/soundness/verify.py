@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 
-from strandline.channel import Channel, ChannelError, Log
+from strandline.channel import Channel, Log
 from strandline.delta.checks.checkpoints import Checkpoints, compacted_logs
 from strandline.delta.checks.crc_files import crc_differs, crc_versions, facts_at, read_crc
 from strandline.delta.data_file import DataFile
@@ -23,6 +23,7 @@ from strandline.ingest.state.manifest_state import ManifestState
 from strandline.ingest.state.parked_state import ParkedState
 from strandline.ingest.state.partition_state import idle_states, states_of_partitions
 from strandline.ingest.state.registrar_state import RegistrarState, own_names
+from strandline.report import errors
 from strandline.report.soundness.checkpoint_file import read_checkpoint
 from strandline.report.soundness.commit_checks import Actions, actions_of
 from strandline.report.soundness.compacted_files import check_compacted
@@ -96,12 +97,7 @@ def verify(
             return found
     if not _is_removed(log, versions, field):
         return found
-    raise ChannelError(
-        "STRANDLINE_CHANNEL_CHANGES",
-        f"{log.path} could not be verified: it changes too quickly. While its log and its files were read, others committed, and "
-        f"removed what was to be read, {_MOST_TRIES} times.",
-        "Verify it again while nobody cleans its log or removes its files.",
-    )
+    raise errors.channel_changes(log.path, _MOST_TRIES)
 
 
 def _is_removed(log: Log, versions: set[int], field: str) -> bool:

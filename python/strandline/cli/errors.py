@@ -1,0 +1,51 @@
+"""The errors of commands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from strandline.errors import ProducerError, StrandlineError, TimeDomainError, TimeError
+from strandline.time.domain import TimeDomain
+
+
+def package_missing(package: str) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_PACKAGE_MISSING",
+        f"The package {package} is not installed.",
+        'Install it: pip install "strandline[spark]".',
+    )
+
+
+def producer_exists(path: str, wanted: str, held: str) -> ProducerError:
+    return ProducerError(
+        "STRANDLINE_PRODUCER_EXISTS",
+        f"{path} already has the producer {wanted!r}. It holds {held}.",
+        "Choose another name with --as, or leave --as out.",
+    )
+
+
+def producer_name_invalid(wanted: str, problem: str) -> ProducerError:
+    return ProducerError("STRANDLINE_PRODUCER_NAME_INVALID", f"The producer name {wanted!r} {problem}.", "Choose another name.")
+
+
+def producer_unknown(path: str, name: str, known: Sequence[str]) -> ProducerError:
+    shown = ", ".join(known[:10]) + (f" and {len(known) - 10} more" if len(known) > 10 else "")
+    return ProducerError(
+        "STRANDLINE_PRODUCER_UNKNOWN",
+        f"{path} has no producer {name!r} that can be dropped. Those that it has: {shown or 'none'}.",
+        "Name one of these. strandline.ingest.release_parked releases parked rows, and end_corrections ends corrections.",
+    )
+
+
+def time_invalid(text: str) -> TimeError:
+    return TimeError(
+        "STRANDLINE_TIME_INVALID", f"--before: {text!r:.200} is before the year 1 or after 9999.", "Give a moment between."
+    )
+
+
+def timeline_coordinate(path: str, domain: TimeDomain, coordinate: str | None, names: Sequence[str]) -> TimeDomainError:
+    return TimeDomainError(
+        "STRANDLINE_TIMELINE_COORDINATE",
+        f"The times of {path} are of {domain}: the coordinate {coordinate!r} is not a line to draw them on.",
+        f"Choose one with --coordinate: {', '.join(names) or 'none for these times, so leave it out'}.",
+    )
