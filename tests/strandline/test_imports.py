@@ -40,6 +40,7 @@ FLOORS = [
     ["strandline.ingest.task"],
     ["strandline.ingest.decide"],
     ["strandline.ingest"],
+    ["strandline.report.errors"],
     ["strandline.report.soundness", "strandline.report.progress"],
     ["strandline.report"],
     ["strandline"],

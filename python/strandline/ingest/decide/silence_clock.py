@@ -74,9 +74,9 @@ class SilenceClock:
     def heard(self, policy: Policy | None, state: PartitionState) -> PartitionState:
         """Return the state of a partition that was heard of now, by the clock of its policy."""
         reading = self.reading(policy)
-        state = state.changed(heard=None, heard_wall=None)
-        wall = policy is not None and policy.counts_wall
-        return state.changed(heard_wall=reading) if wall else state.changed(heard=reading)
+        if policy is not None and policy.counts_wall:
+            return (state if state.heard is None else state.changed(heard=None)).placed_last(heard_wall=reading)
+        return (state if state.heard_wall is None else state.changed(heard_wall=None)).placed_last(heard=reading)
 
     def silence(self, policy: Policy, state: PartitionState) -> int:
         """Return for how many ms a partition has been silent, by the clock of its policy."""

@@ -116,6 +116,8 @@ class Record:
 
     def changed(self: _R, **changes: Any) -> _R:
         """Return a copy with other values of some fields; ``None`` removes a key."""
+        if not self.more and all((self._KEY_OF[name] in self.order) == (changes[name] is not None) for name in changes):
+            return self._with({**self.__dict__, **changes})  # the keys stay: most changes, and there may be very many
         keys = {self._KEY_OF[name]: value for name, value in changes.items()}
         order = tuple(key for key in self.order if keys.get(key, key) is not None)
         order += tuple(key for key, value in keys.items() if value is not None and key not in order)
@@ -124,6 +126,9 @@ class Record:
 
     def placed_last(self: _R, **changes: Any) -> _R:
         """Return a copy with other values of some fields, whose keys come last."""
+        keys = tuple(self._KEY_OF[name] for name in changes)
+        if self.order[-len(keys) :] == keys:
+            return self.changed(**changes)
         return self.changed(**dict.fromkeys(changes)).changed(**changes)
 
     def __bool__(self) -> bool:
