@@ -159,8 +159,7 @@ def pregel(
     check_stored_types(columns, "The messages")
     check_stored_types(result, "The results")
     check_exchanged_types(_struct(program.state_schema), "The states")
-    messages = arrow_schema(columns)
-    schema = pa.schema([time_field("time", domain), *messages])
+    schema = pa.schema([time_field("time", domain), *arrow_schema(columns)])
     Channel.create(f"{folder}/{_MESSAGES}", schema, time="time", producers=["loop"], storage_options=plain, exist_ok=True)
     loop = read_loop(
         spark,
