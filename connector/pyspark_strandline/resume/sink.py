@@ -188,7 +188,7 @@ def go_on(channel: Channel, path: str, batch: FirstBatch, name: str | None, owne
     batch.check(channel, found)
     now = QueryProducerState.from_json(state.state).continued(batch.query)
     identity = BatchIdentity.of(batch.query, 0, [each[:3] for each in batch.reads])
-    now = replace(now, outputs=(), newest=identity)  # the query has one output, and this batch writes no rows
+    now = replace(now, outputs=(), newest=identity, damage="")  # the query has one output, and this batch writes no rows
 
     def decide() -> Append:
         newest = channel.progress.get(found.producer)

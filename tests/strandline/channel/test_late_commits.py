@@ -291,6 +291,31 @@ def test_a_session_whose_opening_arrives_late_is_nobodys(path: Path) -> None:
     assert numbers(path) == [1]
 
 
+def test_a_session_that_was_opened_again_after_its_answer_was_lost_is_live(path: Path) -> None:
+    channel = make_channel(path, producers=("a",))
+    with times_out() as late:
+        channel.producer("a", owner="loader")
+    assert late[0]()
+    producer = channel.producer("a", owner="loader")
+    with pytest.raises(ProducerError, match="STRANDLINE_PRODUCER_LIVE"):
+        channel.producer("a", owner="another")
+    with producer:
+        producer.send(rows(int64, (1, 1)))
+    assert numbers(path) == [1]
+
+
+def test_a_lost_opening_of_one_producer_says_nothing_of_another(path: Path) -> None:
+    channel = make_channel(path, producers=("a", "b"))
+    with times_out() as late:
+        channel.producer("a", owner="loader")
+    assert late[0]()
+    with channel.producer("b", owner="loader") as producer:
+        with pytest.raises(ProducerError, match="STRANDLINE_PRODUCER_LIVE"):
+            channel.producer("b", owner="another")
+        producer.send(rows(int64, (1, 1)))
+    assert numbers(path) == [1]
+
+
 def new_file(channel: Channel, n: int) -> tuple[list[DataFile], Any]:
     with channel.file_writer() as writer:
         writer.write(rows(int64, (1, n)))

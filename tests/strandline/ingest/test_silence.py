@@ -249,3 +249,19 @@ def test_silence_counts_from_a_take_over_though_the_manifest_has_news(tmp_path: 
     first.restart()
     first.run(now=20_000, run="r", to_end=True)
     assert first.holds() == {"a": [2], "b": [2]}
+
+
+def test_a_partition_that_was_taken_over_is_not_heard_of_by_the_other_ingests_clock(tmp_path: Path) -> None:
+    """The first ingest has listened for a month. The second one judges no silence at first."""
+    day = 86_400_000
+    first = Bench(tmp_path, idle(ordered(), "5 seconds"))
+    for n in range(31):
+        first.run((1 + n, "a", n), (1 + n, "c", n), now=10_000 + n * day, run="q", to_end=True)
+    now = 10_000 + 31 * day
+    second = Bench(tmp_path, ordered(), query="r", take_over=True)
+    second.run((40, "a", 0), (40, "c", 0), now=now, run="r", to_end=True)
+    third = Bench(tmp_path, idle(ordered(), "5 seconds"), query="r")
+    third.batch = 1
+    for n in range(1, 4):
+        third.run((40 + n, "a", n), now=now + n * 3_600_000, run="r2", to_end=True)
+    assert third.frontier() == [43]

@@ -67,6 +67,10 @@ class Attempts:
         """Return the attempts for requests of a kind, oldest first."""
         return [attempt for attempt in self._kept if isinstance(attempt.request, kind)]
 
+    def forget(self, request: object) -> None:
+        """Forget the attempts for a request, because it is fulfilled."""
+        self._kept = [attempt for attempt in self._kept if attempt.request != request]
+
     def answer(self, version: int | None) -> None:
         """Forget the attempt that made a version, because its caller is told now."""
         self._kept = [attempt for attempt in self._kept if attempt.version is None or attempt.version != version]

@@ -67,8 +67,17 @@ class QueryProducerState:
             _BATCH: None if self.newest is None else self.newest.batch_to_json(),
             _WROTE: None if self.newest is None else self.newest.wrote_to_json(),
         }
+        for key in own.keys() & self.stored.keys():
+            if own[key] is None and not self._had(key):
+                own[key] = self.stored[key]  # a program's own value, which says nothing to us
         result = dict(self.stored) | own  # the keys that are there stay in their places
         return {key: value for key, value in result.items() if key not in own or value is not None}
+
+    def _had(self, key: str) -> bool:
+        """Return whether the value that was read under one of our keys was a query's."""
+        if key in (_OUTPUTS, _CONTINUED_BY):
+            return bool(_texts(self.stored[key]))
+        return key in (_BATCH, _WROTE) and self.newest is not None and not self.damage
 
     @property
     def writer(self) -> str | None:

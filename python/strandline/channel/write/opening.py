@@ -18,14 +18,15 @@ __all__ = ["open_producer"]
 
 @dataclass(frozen=True)
 class _Opening:
-    """The opening of a session. If it ended by an error, nobody has the session, but its commit may have been made."""
+    """The opening of a producer. If it ended by an error, nobody has the session, but its commit may have been made."""
 
+    name: str
     session: WriterSession
 
 
 def open_producer(snapshot: Snapshot, name: str, session: WriterSession, *, take_over: bool) -> ProducerState:
     """Implement :meth:`Channel.producer`. Return what the producer holds."""
-    path, attempts = snapshot.table.path, snapshot.attempts
+    path, attempts, opening = snapshot.table.path, snapshot.attempts, _Opening(name, session)
     checked_names([name])
 
     def plan() -> Plan:
@@ -33,12 +34,14 @@ def open_producer(snapshot: Snapshot, name: str, session: WriterSession, *, take
         if state is None:
             statement = Statement(snapshot.progress.first_seq, tuple(fencing.joining(snapshot, name)), session)
         else:
-            nobody = any(attempt.request.session == state.owner for attempt in attempts.of(_Opening))
+            lost = [attempt.request for attempt in attempts.of(_Opening)]
+            nobody = any((each.name, each.session) == (name, state.owner) for each in lost)
             fencing.refuse_live(path, name, state, session, take_over or nobody)
             statement = Statement(state.seq + 1, tuple(state.holds), session, state.state)
-        return Plan(statements={name: statement}, attempt=Attempt(_Opening(session)))
+        return Plan(statements={name: statement}, attempt=Attempt(opening))
 
-    attempts.answer(transact(snapshot, plan).committed)
+    transact(snapshot, plan)
+    attempts.forget(opening)  # also an earlier one, whose answer was lost: from now on somebody has the session
     state = snapshot.progress.get(name)
     if state is None or state.owner != session:
         raise ProducerError(

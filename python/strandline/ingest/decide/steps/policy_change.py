@@ -63,7 +63,10 @@ def _adopted(given: Given, name: str, known: ProducerState) -> PartitionState:
 
 
 def _heard(given: Given, name: str, state: PartitionState) -> PartitionState:
-    return given.clock.heard(given.policy_of(name), state) if given.clock.judges else state
+    """Return the state with the reading of the ingest's clock. A reading of another ingest's clock says nothing here."""
+    if given.clock.judges:
+        return given.clock.heard(given.policy_of(name), state)
+    return state if state.heard is None and state.heard_wall is None else state.changed(heard=None, heard_wall=None)
 
 
 def _all_changed(given: Given, before: Policy | None, names: Iterable[str]) -> Changes:
