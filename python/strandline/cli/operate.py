@@ -145,8 +145,8 @@ def forget(
     channel = Channel.open(path, options)
     which = f"{len(names)} partitions" if names else "every dead partition"
     lost = (
-        "A forgotten partition is not shown any more. If it delivers again, it joins as a new one does. Earlier releases cannot "
-        "read the channel's later commits. This cannot be taken back."
+        "A forgotten partition is not shown any more. If it delivers again, it joins as a new one does. A reader that does "
+        "not know version 3 of the protocol cannot read the channel's later commits. This cannot be taken back."
     )
     typer.echo(lost, err=True)
     confirmed(f"Forget {which} of {clean(channel.path)}?", yes=yes, as_json=as_json)

@@ -236,7 +236,8 @@ class ChannelOutput:
                 now = now.continued(batch.query)  # so the other one is refused, whether or not this one runs
         else:
             now = replace(had, outputs=self.outputs or had.outputs, loop=had.loop if loop is None else loop)
-        moves = known is None or known.holds not in append.holds.values()
+        (holds,) = append.holds.values()
+        moves = known is None or known.holds != holds
         if not (append.files or append.always or moves or now != had):
             return None
         return replace(now, newest=batch.identity(append.digest), damage="")

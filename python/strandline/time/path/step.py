@@ -28,7 +28,7 @@ __all__ = [
     "leaf_at",
 ]
 
-_DEEPEST = 50
+_DEEPEST = 150
 """How deep paths may be inside of paths. Others write logs, too."""
 
 

@@ -102,7 +102,7 @@ def test_an_unknown_step_is_refused(value: Any) -> None:
 
 def test_paths_that_nest_without_end_are_refused() -> None:
     value: list[Any] = []
-    for _ in range(100):
+    for _ in range(1000):
         value = [{"least": [value]}]
     with pytest.raises(SummaryError, match="unknown step"):
         Steps.from_json(value)
@@ -130,3 +130,18 @@ def test_steps_that_do_not_fit_a_domain_are_refused(steps: list[Any], domain: An
 def test_what_does_not_apply_to_a_row_is_refused_for_rows(step: dict[str, Any]) -> None:
     with pytest.raises(SummaryError, match="does not apply to a row"):
         Steps.from_json([step]).image(int64, 5)
+
+
+def test_paths_may_nest_as_deep_as_plans_do_and_no_deeper() -> None:
+    def nested(depth: int) -> list[Any]:
+        value: list[Any] = []
+        for _ in range(depth):
+            value = [{"least": [value, [{"shift": 1}]]}, {"shift": 1}]
+        return value
+
+    steps = Steps.from_json(nested(149))
+    assert steps.to_json() == nested(149)
+    assert steps.results(Antichain(int64, [0])) == Antichain(int64, [2])
+    assert steps.from_input(None).to_json() == nested(149)
+    with pytest.raises(SummaryError, match="STRANDLINE_SUMMARY_INVALID"):
+        Steps.from_json(nested(150))

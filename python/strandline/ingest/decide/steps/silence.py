@@ -29,9 +29,8 @@ def _silent(given: Given, changes: Changes) -> tuple[list[str], bool]:
     """Return the ingest's silent partitions, and whether another of its partitions holds anything."""
     table, after = given.progress.columns, given.policy.idle_after_ms
     if table is not None and after is not None and not changes.adopted and not given.ownership.claimed:
-        before: int | None = given.clock.reading(given.policy) - after + 1
-        if not given.clock.is_certain(given.policy) or given.clock.counts_from(given.policy) >= (before or 0):
-            before = None
+        before = given.clock.reading(given.policy) - after + 1
+        may_be_silent = given.clock.is_certain(given.policy) and given.clock.counts_from(given.policy) < before
         return decision_columns.silent_partitions(
             table,
             given.states,
@@ -39,7 +38,7 @@ def _silent(given: Given, changes: Changes) -> tuple[list[str], bool]:
             changes.holds,
             given.ownership.owns,
             lambda name, state: _is_silent(given, name, PartitionState.of(name, state)),
-            before,
+            before if may_be_silent else None,
             wall=given.policy.counts_wall,
         )
     silent: list[str] = []
