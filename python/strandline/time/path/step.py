@@ -5,6 +5,7 @@ The shim has the same steps (``strandline.spark.time``). ``tests/support/path_su
 
 from __future__ import annotations
 
+import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -434,7 +435,9 @@ def _integers(*values: Any) -> bool:
 
 def _unknown(value: Any) -> SummaryError:
     return SummaryError(
-        "STRANDLINE_SUMMARY_INVALID", f"A path summary has the unknown step {value!r:.200}.", "Use one release of strandline."
+        "STRANDLINE_SUMMARY_INVALID",
+        f"A path summary has the unknown step {reprlib.repr(value):.200}.",
+        "Use one release of strandline.",
     )
 
 
