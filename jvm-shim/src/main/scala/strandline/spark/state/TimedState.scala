@@ -1,8 +1,6 @@
 package strandline.spark.state
 
-import org.apache.spark.sql.execution.streaming.state.strandline.{
-  OperatorStore, PrefixRemoval, StreamingInternals
-}
+import org.apache.spark.sql.execution.streaming.state.strandline.{OperatorStore, PrefixRemoval, StreamingInternals}
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.TaskContext
 import org.apache.spark.rdd.RDD
