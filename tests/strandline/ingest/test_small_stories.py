@@ -71,3 +71,16 @@ def test_a_partition_rejoins_under_a_manifest_and_in_a_partial_order(tmp_path: P
     world.start("q0", Rules(("manifest", "plain"), ("a", "b")))
     world.run("q0", [Row((1, 1), "b", 4)])
     world.judge.check(published=True)
+
+
+def test_the_only_partition_gave_up_and_rejoins_as_a_new_one_would(tmp_path: Path, faults: Faults) -> None:
+    world = World(tmp_path, faults)
+    world.start("q0", Rules(("ordered",)))
+    world.run("q0", [Row(5, "a", 1)])
+    world.drop("a")
+    frontier = world.spec.frontier
+    world.rejoin("a")
+    assert world.spec.frontier == frontier == {5}
+    world.run("q0", [Row(4, "a", 2), Row(7, "a", 3)])
+    assert [late.row.number for late in world.spec.late] == [2]
+    world.judge.check()

@@ -176,7 +176,8 @@ class Spec:
         greatest = mine[0].promised
         for partition in mine[1:]:
             greatest = both(greatest, partition.promised)
-        return both(self.open.get(query) or greatest, greatest)
+        # Where nobody of the ingest holds anything, a partition that rejoins joins as a new one does.
+        return both(self.open.get(query) or self.registrar or greatest, greatest)
 
     def held(self, name: str) -> Holds:
         """What a partition may bring rows at."""
@@ -433,7 +434,7 @@ class Spec:
         partition.promised, partition.soon, partition.waited, partition.dropped = frozenset(), None, True, True
 
     def rejoin(self, name: str) -> None:
-        """An operator lets a partition join again, with the next batch, where the others of its ingest are then."""
+        """An operator lets a partition join again, with the next batch: where its ingest's others are then, or as a new one."""
         partition = self.partitions[name]
         partition.promised, partition.soon, partition.came = frozenset([self.minimum]), None, None
         partition.waited, partition.dropped, partition.rejoins = False, False, True
