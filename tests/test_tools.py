@@ -112,14 +112,13 @@ def test_every_condition_in_the_sources_is_on_the_page_of_error_conditions() -> 
 DONE = [
     *(
         f"python/strandline/{name}"
-        for name in ("cli", "dataflow", "delta", "loop", "page", "report", "scope", "testing", "tracker")
+        for name in ("cli", "dataflow", "delta", "ingest", "loop", "page", "report", "scope", "testing", "tracker")
     ),
     *(f"connector/pyspark_strandline/{name}" for name in ("loops", "operators", "options")),
     *(
         f"connector/pyspark_strandline/{name}.py"
         for name in ("column_types", "data_source", "hadoop_storage", "schema", "session")
     ),
-    *(f"python/strandline/ingest/{name}" for name in ("late", "policies")),
     "python/strandline/time/time_text.py",
 ]
 """Where no error's text stands beside the code that raises it."""

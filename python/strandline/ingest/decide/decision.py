@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from strandline.channel import Progress, Span
 from strandline.channel.statements.statement import REGISTRAR
 from strandline.channel.write.append import Append
-from strandline.errors import IngestError
+from strandline.ingest import errors
 from strandline.ingest.decide.batch import Batch
 from strandline.ingest.decide.given import Changes, Given
 from strandline.ingest.decide.steps.entry import registrar_after
@@ -93,15 +93,7 @@ def _append(given: Given, changes: Changes, released: Released) -> Append:
 def _check_snapshot(given: Given) -> None:
     """Raise if the first snapshot has begun, and may have ended with this batch: it would decide which rows are late."""
     if given.entry.snapshot and given.batch.moment.in_snapshot is None:
-        batch = given.batch.transaction[1]
-        raise IngestError(
-            "STRANDLINE_SNAPSHOT_END_UNKNOWN",
-            f"The source of query {given.query} is in its first snapshot. Whether batch {batch} is still in it could not "
-            f"be read from the file offsets/{batch} of the query's checkpoint. The rows of a snapshot are in no order, and "
-            "those to come would be taken for late ones. Nothing of the batch was written.",
-            "Check that the checkpoint's storage answers, then start the query again: it repeats the batch. Until the "
-            "snapshot has ended, checkpointLocation and storage.* must stay options of the query.",
-        )
+        raise errors.snapshot_end_unknown(given.query, given.batch.transaction[1])
 
 
 def _open_corrections(given: Given) -> Changes:

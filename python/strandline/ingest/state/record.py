@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from strandline.ingest.state.readers import Reader, Unfit, invalid, shown
+from strandline.ingest import errors
+from strandline.ingest.state.readers import Reader, Unfit
 
 __all__ = ["Key", "Record"]
 
@@ -60,12 +61,14 @@ class Record:
         if value is None:
             return cls()
         if not isinstance(value, dict):
-            raise invalid(f"{what} is {shown(value)}, which is not an object.")
+            raise errors.ingest_state_invalid_object(what, value)
         try:
             return cls._parse(value)
         except _Wrong as wrong:
             key = wrong.key
-            raise invalid(f"{what} has {shown(value[key]) if key in value else 'nothing'} for {key!r}.") from None
+            if key not in value:
+                raise errors.ingest_state_invalid_lacking(what, key) from None
+            raise errors.ingest_state_invalid(what, value[key], key) from None
 
     @classmethod
     def inner(cls: type[_R], value: Any) -> _R:
