@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import partial
-from typing import Any
 
 from strandline.channel import Channel, ProducerState, Progress, Span, WriterSession
 from strandline.channel.statements.statement import REGISTRAR
@@ -35,6 +34,7 @@ from strandline.ingest.state.parked_state import ParkedState
 from strandline.ingest.state.partition_state import PartitionState, states_of_partitions
 from strandline.ingest.state.query_entry import PendingState
 from strandline.ingest.state.registrar_state import RegistrarState, own_names
+from strandline.json_value import JsonObject
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time
 from strandline.time.time_text import asked_time
@@ -273,7 +273,7 @@ def drop_partitions(path: str, names: Iterable[str], storage: Mapping[str, str] 
             if name not in partitions:
                 raise errors.partition_unknown(path, name, partitions)
         holds = {name: Antichain(channel.domain) for name in wanted}
-        states: dict[str, Any] = {name: _dropped(name, partitions[name], now).to_json() for name in wanted}
+        states: JsonObject = {name: _dropped(name, partitions[name], now).to_json() for name in wanted}
         for owner in {state.owner.id for name in wanted if (state := partitions[name]).owner is not None}:
             mine = {name: state for name, state in partitions.items() if state.owner is not None and state.owner.id == owner}
             holds |= _stand_in(progress, mine, holds)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
-from typing import Any
 
 from strandline.channel import Channel, ProducerState, Progress, WriterSession
 from strandline.channel.statements.statement import REGISTRAR, REMOVED
@@ -12,6 +11,7 @@ from strandline.channel.write.append import Append
 from strandline.ingest import errors
 from strandline.ingest.state.partition_state import PartitionState, states_of_partitions
 from strandline.ingest.state.registrar_state import RegistrarState, own_names
+from strandline.json_value import JsonObject
 
 __all__ = ["forget_partitions"]
 
@@ -94,7 +94,7 @@ def _checked(path: str, partitions: Mapping[str, ProducerState], names: list[str
     return names
 
 
-def _registrar_state(progress: Progress, removed: Iterable[tuple[str, ProducerState]]) -> dict[str, Any]:
+def _registrar_state(progress: Progress, removed: Iterable[tuple[str, ProducerState]]) -> JsonObject:
     """Return the registrar's state: who joins has a greater ``seq`` than those that are removed, and their rows stay counted."""
     registrar, first = RegistrarState.of(progress), progress.first_seq
     for name, known in removed:

@@ -11,6 +11,7 @@ from strandline.channel.write.append import Append
 from strandline.ingest import errors
 from strandline.ingest.state.partition_state import IdleState, PartitionState
 from strandline.ingest.state.registrar_state import own_names
+from strandline.json_value import JsonObject
 from strandline.time.antichain import Antichain
 
 __all__ = ["joins_at", "rejoin_partitions"]
@@ -54,7 +55,7 @@ def rejoin_partitions(path: str, names: Iterable[str], storage: Mapping[str, str
         for name in wanted:
             if name not in partitions:
                 raise errors.partition_unknown(path, name, partitions)
-        states: dict[str, Any] = {}
+        states: JsonObject = {}
         for name, joins in _joins_at(progress, partitions, wanted).items():
             state = PartitionState.of(name, partitions[name].state)
             if state.idle is not None and state.idle.rejoins:

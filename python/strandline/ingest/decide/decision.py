@@ -8,7 +8,7 @@ each. While a source is in its first snapshot, no partition's capability moves: 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from strandline.channel import Progress, Span
 from strandline.channel.statements.statement import REGISTRAR
@@ -26,6 +26,7 @@ from strandline.ingest.parked.files import with_stats
 from strandline.ingest.parked.release import Released
 from strandline.ingest.policies.policy import Policy
 from strandline.ingest.settings import Settings
+from strandline.json_value import JsonObject
 from strandline.time.antichain import Antichain
 
 __all__ = ["Decision", "decide"]
@@ -65,7 +66,7 @@ def _append(given: Given, changes: Changes, released: Released) -> Append:
     moved = set(changes.moves.names) if changes.moves is not None and changes.donors else ()
     # What a donor holds is stated although it did not change, because others are given clones of it.
     holds |= {name: given.partitions[name].holds for name in changes.donors if name not in holds and name not in moved}
-    states: dict[str, Any] = {name: state.to_json() or None for name, state in {**changes.states, **released.states}.items()}
+    states: JsonObject = {name: state.to_json() or None for name, state in {**changes.states, **released.states}.items()}
     schema = settings.channel_schema if batch.schema is None else batch.schema
     parcels = released.joining
     return Append(

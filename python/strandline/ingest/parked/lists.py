@@ -21,6 +21,7 @@ from strandline.ingest import errors
 from strandline.ingest.names import PARKED_FOLDER
 from strandline.ingest.parked.parcel import Parked, first_coordinate, parcels_from_json, parcels_to_json
 from strandline.ingest.state.parked_state import ListState, ParkedState, parcels_of_list, refuse_twice
+from strandline.json_value import JsonObject
 from strandline.time.domain import TimeDomain
 
 __all__ = ["ParkedList", "ParkedLists", "Waiting"]
@@ -53,7 +54,7 @@ class ParkedList:
     rows: int
     parcels: Sequence[Parked]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the form that a state carries."""
         state = ListState().changed(list=self.path, bytes=self.size, sum=self.sum, rows=self.rows, after=self.after)
         return state.to_json()

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from strandline.channel import WriterSession
 from strandline.channel.statements.nullable_int64 import is_number
+from strandline.json_value import JsonObject
 
 __all__ = [
     "Reader",
@@ -82,13 +83,13 @@ def moment(value: Any) -> int:
     return value
 
 
-def session(value: Any) -> dict[str, Any]:
+def session(value: Any) -> JsonObject:
     """Return the JSON form of a :class:`WriterSession`."""
     try:
         WriterSession.from_json(value)
     except ValueError:
         raise Unfit from None
-    result: dict[str, Any] = value
+    result: JsonObject = value
     return result
 
 

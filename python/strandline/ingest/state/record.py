@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from strandline.ingest import errors
 from strandline.ingest.state.readers import Reader, Unfit
+from strandline.json_value import JsonObject
 
 __all__ = ["Key", "Record"]
 
@@ -81,12 +82,12 @@ class Record:
             raise Unfit from None
 
     @classmethod
-    def _parse(cls: type[_R], value: dict[str, Any]) -> _R:
+    def _parse(cls: type[_R], value: JsonObject) -> _R:
         for key in cls._REQUIRED:
             if key not in value:
                 raise _Wrong(key)
         fields: dict[str, Any] = {}
-        more: dict[str, Any] = {}
+        more: JsonObject = {}
         for key, each in value.items():
             known = cls.KEYS.get(key)
             try:
@@ -106,7 +107,7 @@ class Record:
         self.__dict__.update(fields)
         return self
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the object."""
         result = {}
         for key in self.order:

@@ -12,6 +12,7 @@ from strandline.channel.statements.statement import REGISTRAR
 from strandline.ingest import errors
 from strandline.ingest.names import BY_KEYS, CORRECTIONS, NAMES_KEY, PARKED
 from strandline.ingest.state.query_entry import QueryEntry
+from strandline.json_value import JsonObject
 
 __all__ = ["RegistrarState", "own_names"]
 
@@ -55,7 +56,7 @@ class RegistrarState:
             values[key] = QueryEntry.from_json(each, f"the entry of query {key!r}") if is_entry else each
         return cls(values)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the state."""
         return {key: each.to_json() if isinstance(each, QueryEntry) else each for key, each in self.values.items()}
 
