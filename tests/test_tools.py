@@ -112,7 +112,7 @@ def test_every_condition_in_the_sources_is_on_the_page_of_error_conditions() -> 
 DONE = [
     *(
         f"python/strandline/{name}"
-        for name in ("cli", "dataflow", "delta", "loop", "page", "report", "scope", "testing", "tracker")
+        for name in ("cli", "dataflow", "delta", "ingest", "loop", "page", "report", "scope", "testing", "tracker")
     ),
     *(f"connector/pyspark_strandline/{name}" for name in ("loops", "operators", "options")),
     *(

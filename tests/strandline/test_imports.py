@@ -28,6 +28,7 @@ FLOORS = [
     ["strandline.channel"],
     ["strandline.loop"],
     ["strandline.scope"],
+    ["strandline.ingest.errors"],
     ["strandline.ingest.clocks"],
     ["strandline.ingest.names", "strandline.ingest.columns"],
     ["strandline.ingest.state"],

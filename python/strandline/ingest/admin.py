@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import partial
-from typing import Any
 
-from strandline.channel import Channel, ChannelError, ProducerError, ProducerState, Progress, Span, WriterSession
+from strandline.channel import Channel, ProducerState, Progress, Span, WriterSession
 from strandline.channel.statements.statement import REGISTRAR
 from strandline.channel.write.append import Append
 from strandline.delta.storage import location_of, open_store
-from strandline.errors import IngestError, StrandlineError, printable
+from strandline.errors import StrandlineError, printable
+from strandline.ingest import errors
 from strandline.ingest.decide.steps.silence import stand_in
 from strandline.ingest.late.late_table import (
     Publication,
@@ -29,11 +29,12 @@ from strandline.ingest.parked.files import with_stats
 from strandline.ingest.parked.lists import ParkedLists
 from strandline.ingest.parked.parcel import Parked
 from strandline.ingest.parked.release import Parking, Released, release_all
-from strandline.ingest.rejoin import joins_at, unknown_partition
+from strandline.ingest.rejoin import joins_at
 from strandline.ingest.state.parked_state import ParkedState
 from strandline.ingest.state.partition_state import PartitionState, states_of_partitions
 from strandline.ingest.state.query_entry import PendingState
 from strandline.ingest.state.registrar_state import RegistrarState, own_names
+from strandline.json_value import JsonObject
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time
 from strandline.time.time_text import asked_time
@@ -270,9 +271,9 @@ def drop_partitions(path: str, names: Iterable[str], storage: Mapping[str, str] 
         partitions = progress.producers_but(*own_names(progress))
         for name in wanted:
             if name not in partitions:
-                raise unknown_partition(path, name, partitions)
+                raise errors.partition_unknown(path, name, partitions)
         holds = {name: Antichain(channel.domain) for name in wanted}
-        states: dict[str, Any] = {name: _dropped(name, partitions[name], now).to_json() for name in wanted}
+        states: JsonObject = {name: _dropped(name, partitions[name], now).to_json() for name in wanted}
         for owner in {state.owner.id for name in wanted if (state := partitions[name]).owner is not None}:
             mine = {name: state for name, state in partitions.items() if state.owner is not None and state.owner.id == owner}
             holds |= _stand_in(progress, mine, holds)
@@ -364,11 +365,7 @@ def accept_replay(path: str, query: str, storage: Mapping[str, str] | None = Non
 def _refuse_unknown(channel: Channel, query: str) -> None:
     entries = RegistrarState.of(channel.progress).entries
     if query not in entries:
-        raise IngestError(
-            "STRANDLINE_QUERY_UNKNOWN",
-            f"Query {query!r} has not written to {channel.path}. Queries that have: {', '.join(sorted(entries)) or 'none'}.",
-            "Give the query id that the error message names.",
-        )
+        raise errors.query_unknown(query, channel.path, entries)
 
 
 def _forget(channel: Channel, query: str, field: str, only: PendingState | None = None) -> int | None:
@@ -469,9 +466,7 @@ def give_up_late_rows(
         named_paths = [named for named, _ in found]
         moved = bool(found) and late_path is not None and _published_what_is_there(late_path, found[0][1], storage)
         if late_path is not None and not moved and location_of(late_path) not in named_paths and not is_table(late_path, storage):
-            raise ChannelError(
-                "STRANDLINE_NOT_A_TABLE", f"There is no late table at {late_path}.", "Give the current path of the late table."
-            )
+            raise errors.not_a_table_late(late_path)
         if not found:
             return None
         named, publication = found[0]
@@ -549,12 +544,7 @@ def _refuse_running(path: str, waiting: Iterable[ProducerState]) -> None:
     """Raise if the ingest of parked rows may be running."""
     for known in waiting:
         if known.owner is not None and not known.owner.is_dead():
-            raise ProducerError(
-                "STRANDLINE_PRODUCER_LIVE",
-                f"Rows of {path} are parked for {known.owner}, which may still be running.",
-                "Stop that query, or start it without maxAhead. If it has ended for good, call release_parked(path, "
-                "take_over=True).",
-            )
+            raise errors.producer_live_parked(path, known.owner)
 
 
 def _that_exist(path: str, storage: Mapping[str, str] | None, parcels: Iterable[Parked]) -> list[Parked]:

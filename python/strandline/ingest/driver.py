@@ -19,7 +19,8 @@ from strandline.channel.write.append import Append
 from strandline.channel.write.create import new_columns
 from strandline.delta.storage import open_store
 from strandline.delta.table import different_columns
-from strandline.errors import IngestError, PolicyError, StrandlineError, printable
+from strandline.errors import StrandlineError, printable
+from strandline.ingest import errors
 from strandline.ingest.clocks.moment import Moment
 from strandline.ingest.clocks.tick import Tick
 from strandline.ingest.decide.batch import Batch
@@ -164,11 +165,7 @@ class Ingest:
             if name not in self._possible:
                 problem = partition_name_problem(name)
                 if problem is not None:
-                    raise PolicyError(
-                        "STRANDLINE_PARTITION_NAME_INVALID",
-                        f"The policy {self.policy} names the partition {name!r}, which {problem}.",
-                        "Remove this name from the policy.",
-                    )
+                    raise errors.partition_name_invalid_in_policy(self.policy, name, problem)
                 self._possible.add(name)
         return given
 
@@ -225,7 +222,7 @@ class Ingest:
         if self._entered is None or self._entered != moment.run:
             self._late_table(look=True).check_not_beyond(transaction[0], channel)
         if any(report.replayed for report in reports):
-            raise self._overtaken(f"{self.settings.path} was recreated or restored: it had this batch when the batch was planned")
+            raise errors.ingest_overtaken_by_restore(self.settings.path)
         self._merge_columns(channel)
         outcome = self._append(transaction, reports, owner, moment)
         if outcome.committed is None:
@@ -308,12 +305,7 @@ class Ingest:
             return -1, -1
         table = self._late_table(look=True)
         for file in missing(open_store(self.settings.late_path, self.settings.storage), files):
-            raise IngestError(
-                "STRANDLINE_LATE_FILE_MISSING",
-                f"The file {file.path!r} with {file.rows} late rows was removed from {self.settings.late_path} while "
-                f"batch {transaction[1]} ran. Nothing of the batch was written.",
-                "Start the query again. It plans the batch again.",
-            )
+            raise errors.late_file_missing_in_batch(file.path, file.rows, self.settings.late_path, transaction[1])
         return table.assign_query(transaction[0], channel)
 
     def _check_replay(self, channel: Channel, transaction: tuple[str, int], reports: Sequence[TaskReport]) -> None:
@@ -333,16 +325,7 @@ class Ingest:
             return
         known = entry.batch or [-1, 0]
         rows = known[1] if known[0] == batch else 0
-        older = f" The channel has the query's batches up to {newest}, so its checkpoint was restored to an earlier state."
-        raise IngestError(
-            "STRANDLINE_REPLAY_DIFFERS",
-            f"Batch {batch} of query {query} was committed to {self.settings.path} with {rows} rows, but its replay has "
-            f"{read[0]} rows that are not the same.{older if batch < newest else ''} Nothing of the replay was written.",
-            "If the checkpoint was restored, restore its newest state, or ingest into a new channel with a new checkpoint. Two "
-            "queries with the same id (a copied checkpoint) cannot write to one channel: give the second query its own "
-            "checkpoint. If the source does not repeat its rows, or a column is computed anew (uuid(), rand()), call "
-            "accept_replay(path, query) to keep the committed rows.",
-        )
+        raise errors.replay_differs(batch, query, self.settings.path, rows, read[0], newest)
 
     def _check_start(self, channel: Channel, batch: Batch) -> None:
         """Raise unless the partitions hold what they held at the start of the batch."""
@@ -359,24 +342,14 @@ class Ingest:
                     stated = (progress.get(name) for name in statement.statements if name != REGISTRAR)
                     moved = [next(iter(seen)) for state in stated if state and state.owner and state.owner.id in owner_ids][:1]
                 if moved:
-                    raise self._moved(moved[0], at)
+                    raise errors.ingest_overtaken(at, self.settings.path, moved[0])
         joining = channel.registrar
         for name in channel.progress.unknown(seen) if joining and joining_moved else ():
             # In a partial order, all rows may be in advance of ``joining`` without all being in advance of one of its times. Then
             # this check refuses too much, but only once, because the next attempt begins where partitions join now.
             least = seen[name].least
             if least is not None and not joining.less_equal(self.settings.to_channel_time(least)):
-                raise self._moved(name, channel.version)
-
-    def _moved(self, name: str, version: int) -> IngestError:
-        return self._overtaken(f"commit {version} of {self.settings.path} changed what partition {name!r} may write")
-
-    def _overtaken(self, what: str) -> IngestError:
-        return IngestError(
-            "STRANDLINE_INGEST_OVERTAKEN",
-            f"While a batch ran, {what}. Nothing of the batch was written.",
-            "Start the query again. It plans the batch again.",
-        )
+                raise errors.ingest_overtaken(channel.version, self.settings.path, name)
 
     def _publish(
         self, channel: Channel, query: str | None = None, written: Mapping[str, DataFile] = MappingProxyType({})
@@ -463,23 +436,15 @@ class Ingest:
     def _check(self, channel: Channel) -> None:
         settings = self.settings
         if (channel.time_column, channel.domain) != (settings.time, settings.channel_domain):
-            raise IngestError(
-                "STRANDLINE_SCHEMA_MISMATCH",
-                f"The ingest's time column is {settings.time!r} of {settings.channel_domain}, "
-                f"but the time column of {channel.path} is {channel.time_column!r} of {channel.domain}.",
-                "Rename the column, or write into another channel.",
+            raise errors.schema_mismatch_time(
+                settings.time, settings.channel_domain, channel.path, channel.time_column, channel.domain
             )
         if settings.merge_schema:
             new_columns(channel.path, channel.schema, settings.channel_schema)
             return
         different = different_columns(channel.schema, settings.channel_schema)
         if different is not None:
-            raise IngestError(
-                "STRANDLINE_SCHEMA_MISMATCH",
-                f"The rows and {channel.path} differ in the columns {different}.",
-                "Select and cast the rows to the channel's columns. With the option mergeSchema, the ingest adds columns that "
-                "the channel lacks, and columns that the rows lack are null there. Types of columns do not change.",
-            )
+            raise errors.schema_mismatch(channel.path, different)
 
     # ------------------------------------------------------------------------------------------------------- leftovers
 

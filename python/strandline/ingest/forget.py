@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
-from typing import Any
 
 from strandline.channel import Channel, ProducerState, Progress, WriterSession
 from strandline.channel.statements.statement import REGISTRAR, REMOVED
 from strandline.channel.write.append import Append
-from strandline.errors import IngestError
+from strandline.ingest import errors
 from strandline.ingest.state.partition_state import PartitionState, states_of_partitions
 from strandline.ingest.state.registrar_state import RegistrarState, own_names
+from strandline.json_value import JsonObject
 
 __all__ = ["forget_partitions"]
 
@@ -87,24 +87,14 @@ def _checked(path: str, partitions: Mapping[str, ProducerState], names: list[str
     for name in names:
         state = partitions.get(name)
         if state is None:
-            known = sorted(partitions)
-            shown = ", ".join(known[:10]) + (f" and {len(known) - 10} more" if len(known) > 10 else "")
-            raise IngestError(
-                "STRANDLINE_PARTITION_UNKNOWN",
-                f"{path} has no partition {name!r}. Its partitions: {shown or 'none'}.",
-                "Name one of its partitions.",
-            )
+            raise errors.partition_unknown(path, name, partitions)
         why = f"holds {state.holds.format()}" if state.holds else _why_not_dead(PartitionState.of(name, state.state))
         if why is not None:
-            raise IngestError(
-                "STRANDLINE_PARTITION_NOT_DEAD",
-                f"The partition {name!r} of {path} cannot be forgotten, because it {why}. Nothing was written.",
-                "If it never delivers again, call drop_partitions(path, names) first. A partition that a manifest counts stays.",
-            )
+            raise errors.partition_not_dead(name, path, why)
     return names
 
 
-def _registrar_state(progress: Progress, removed: Iterable[tuple[str, ProducerState]]) -> dict[str, Any]:
+def _registrar_state(progress: Progress, removed: Iterable[tuple[str, ProducerState]]) -> JsonObject:
     """Return the registrar's state: who joins has a greater ``seq`` than those that are removed, and their rows stay counted."""
     registrar, first = RegistrarState.of(progress), progress.first_seq
     for name, known in removed:

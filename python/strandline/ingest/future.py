@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from strandline.errors import IngestError, printable
+from strandline.ingest import errors
 from strandline.ingest.policies.arguments import as_policy_error
 from strandline.time.arrow import leaf_columns
 from strandline.time.domain import TimeDomain, timestamp
@@ -99,11 +100,7 @@ def future_bound(
     with as_policy_error():
         bound = Duration.of(value, "maxFuture")
         if not clocks:
-            raise IngestError(
-                "STRANDLINE_MAX_FUTURE_INVALID",
-                f"maxFuture is {bound}, but times are of {domain}, which has no timestamp to compare with the clock.",
-                "Remove maxFuture, or use times with a timestamp coordinate.",
-            )
+            raise errors.max_future_invalid(bound, domain)
         return FutureBound(bound.within(timestamp, "maxFuture"), tuple(leaves or clocks for leaves in compared))
 
 
@@ -155,13 +152,7 @@ class FutureCheck:
     def refused(self, partition: str, value: str, reason: str) -> IngestError:
         """Return the error for a row beyond the bound, where no row may be set aside."""
         clock = timestamp.format(self._clock_ms * 1000)
-        return IngestError(
-            "STRANDLINE_ROW_IN_FUTURE",
-            f"A row of partition {partition!r} with the time {value} is more than {self._bound} ahead of the clock, which "
-            f"showed {clock} ({reason}), and onLate is fail. Nothing of the batch was written.",
-            "Correct the row at the source, or set onLate to setAside. If such times are right, as those of bookings, set "
-            "maxFuture to a longer time or to off.",
-        )
+        return errors.row_in_future(partition, value, self._bound, clock, reason)
 
     def result(self) -> FutureRows | None:
         """Return what was found in all rows."""

@@ -11,12 +11,12 @@ import numpy as np
 
 from strandline.channel.statements.nullable_int64 import Ints
 from strandline.errors import IngestError, PolicyError, TimeError
+from strandline.ingest import errors
 from strandline.ingest.policies.policy import Observation, Policy, promised_at_once
 from strandline.time.domain import Scalar, Time, TimeDomain
 
 __all__ = ["calling", "names_of", "promise_of", "promises_of"]
 
-_REMEDY = "Correct the class, then start the query again: it repeats the batch. Nothing of the batch was written."
 _T = TypeVar("_T")
 
 
@@ -43,13 +43,7 @@ def calling(policy: Policy, method: str, partition: str | None = None) -> Iterat
         owner = _users(policy)
         if owner is None:
             raise
-        whose = "" if partition is None else f" for partition {partition!r}"
-        said = (str(error) or "no message").removesuffix(".")[:300]
-        raise PolicyError(
-            "STRANDLINE_POLICY_FAILED",
-            f"{method} of the policy {owner.name()} raised {type(error).__name__}{whose}: {said}.",
-            _REMEDY,
-        ) from error
+        raise errors.policy_failed(method, owner.name(), error, partition) from error
 
 
 def promise_of(policy: Policy, seen: Observation, state: Any, domain: TimeDomain) -> tuple[list[Time] | None, Any]:
@@ -61,19 +55,19 @@ def promise_of(policy: Policy, seen: Observation, state: Any, domain: TimeDomain
     with calling(policy, "promise", seen.partition):
         result = policy.promise(seen, state)
         if not isinstance(result, tuple) or len(result) != 2:
-            raise _wrong(policy, seen, _shown(result), "a pair of lower bounds and state, such as ([seen.greatest], state)")
+            raise errors.policy_failed_result(_name(policy), result, seen.partition)
         bounds, now = result
         if bounds is None:
             times = None
         elif isinstance(bounds, (str, bytes, Mapping)) or not isinstance(bounds, Iterable):
-            raise _wrong(policy, seen, f"the lower bounds {_shown(bounds)}", "a list of times, such as [seen.greatest], or None")
+            raise errors.policy_failed_bounds(_name(policy), bounds, seen.partition)
         else:
             times = [_time(policy, seen, bound, domain) for bound in bounds]
     if now is not None and _users(policy) is not None:
         try:
             json.dumps(now, allow_nan=False)
         except (TypeError, ValueError, RecursionError) as error:
-            raise _wrong(policy, seen, f"the state {_shown(now)}", f"a state that is a JSON value ({error})") from error
+            raise errors.policy_failed_state(_name(policy), now, seen.partition, error) from error
     return times, now
 
 
@@ -84,16 +78,7 @@ def _time(policy: Policy, seen: Observation, bound: Any, domain: TimeDomain) -> 
         kind = "whole numbers" if isinstance(domain, Scalar) else "one for each coordinate"
         if isinstance(domain, Scalar) and domain.name == "timestamp":
             kind = "whole microseconds or datetimes with a zone"
-        raise _wrong(policy, seen, f"the lower bound {_shown(bound)}", f"times of {domain}: {kind}") from error
-
-
-def _wrong(policy: Policy, seen: Observation, what: str, want: str) -> PolicyError:
-    name = (_users(policy) or policy).name()
-    return PolicyError(
-        "STRANDLINE_POLICY_FAILED",
-        f"promise of the policy {name} returned {what} for partition {seen.partition!r}, not {want}.",
-        _REMEDY,
-    )
+        raise errors.policy_failed_bound(_name(policy), bound, seen.partition, domain, kind) from error
 
 
 def promises_of(policy: Policy, greatest: Ints, domain: TimeDomain) -> Ints | None:
@@ -105,12 +90,7 @@ def promises_of(policy: Policy, greatest: Ints, domain: TimeDomain) -> Ints | No
         numbers = np.asarray(promised)
         fits = numbers.shape == greatest.shape and numbers.dtype.kind in "iu"
         if not fits or (numbers.size and not (domain.has(int(numbers.min())) and domain.has(int(numbers.max())))):
-            raise PolicyError(
-                "STRANDLINE_POLICY_FAILED",
-                f"promise_all of the policy {(_users(policy) or policy).name()} returned {_shown(promised)}, not an array of "
-                f"{len(greatest)} times of {domain}, which are integers.",
-                _REMEDY,
-            )
+            raise errors.policy_failed_promise_all(_name(policy), promised, len(greatest), domain)
         return numbers.astype(np.int64)
 
 
@@ -118,14 +98,12 @@ def names_of(policy: Policy, method: str, names: Iterable[_T] | None) -> list[_T
     """Return the names that a method returned as a list. Raises :class:`PolicyError` if it returned something else."""
     if names is None or (isinstance(names, Iterable) and not isinstance(names, (str, bytes))):
         return None if names is None else list(names)
-    who = (_users(policy) or policy).name()
-    raise PolicyError(
-        "STRANDLINE_POLICY_FAILED", f"{method} of the policy {who} returned {_shown(names)}, not a list of names.", _REMEDY
-    )
+    raise errors.policy_failed_names(method, _name(policy), names)
 
 
-def _shown(value: object) -> str:
-    return " ".join(repr(value).split())[:200]
+def _name(policy: Policy) -> str:
+    """Return the name of a user's policy, or that of this one."""
+    return (_users(policy) or policy).name()
 
 
 def _users(policy: object) -> Policy | None:

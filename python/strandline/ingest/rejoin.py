@@ -8,12 +8,13 @@ from typing import Any
 
 from strandline.channel import Channel, ProducerState, Progress, WriterSession
 from strandline.channel.write.append import Append
-from strandline.errors import IngestError
+from strandline.ingest import errors
 from strandline.ingest.state.partition_state import IdleState, PartitionState
 from strandline.ingest.state.registrar_state import own_names
+from strandline.json_value import JsonObject
 from strandline.time.antichain import Antichain
 
-__all__ = ["joins_at", "rejoin_partitions", "unknown_partition"]
+__all__ = ["joins_at", "rejoin_partitions"]
 
 
 def rejoin_partitions(path: str, names: Iterable[str], storage: Mapping[str, str] | None = None) -> int:
@@ -53,8 +54,8 @@ def rejoin_partitions(path: str, names: Iterable[str], storage: Mapping[str, str
         partitions = progress.producers_but(*own_names(progress))
         for name in wanted:
             if name not in partitions:
-                raise unknown_partition(path, name, partitions)
-        states: dict[str, Any] = {}
+                raise errors.partition_unknown(path, name, partitions)
+        states: JsonObject = {}
         for name, joins in _joins_at(progress, partitions, wanted).items():
             state = PartitionState.of(name, partitions[name].state)
             if state.idle is not None and state.idle.rejoins:
@@ -99,21 +100,9 @@ def _check_ahead(path: str, name: str, known: ProducerState, state: PartitionSta
     promised = Antichain(domain, [*known.holds, *was])
     shown = promised.format() if promised else "nothing"
     if not joins or (promised == joins and state.idle is None):
-        raise IngestError(
-            "STRANDLINE_REJOIN_IMPOSSIBLE",
-            f"Partition {name!r} of {path} holds {shown}, and no other partition of its ingest holds an earlier time. So the "
-            "frontier has passed the times before that, and what is closed is not opened again. Nothing was written.",
-            "If the channel has corrections, readmit(path, where=…) adds the rows that were set aside. Otherwise ingest the "
-            "stream into a new channel, and let the readers change to it.",
-        )
+        raise errors.rejoin_impossible(name, path, shown)
     if promised and not all(joins.less_equal(time) for time in promised):
-        raise IngestError(
-            "STRANDLINE_PARTITION_NOT_AHEAD",
-            f"Partition {name!r} of {path} holds {shown}, and would join at {joins.format()}, which is not before that. Nothing "
-            "was written.",
-            "Name a partition that is ahead of the others: status(path) shows what each holds. One that is behind and delivers "
-            "nothing is dropped.",
-        )
+        raise errors.partition_not_ahead(name, path, shown, joins.format())
 
 
 def _next_generation(state: PartitionState, least: list[Any], now: int) -> PartitionState:
@@ -122,14 +111,3 @@ def _next_generation(state: PartitionState, least: list[Any], now: int) -> Parti
     state = state.changed(idle=None, own=None, soon=None, dropped=None)
     idle = IdleState().changed(was=least, since=now, rejoins=True)
     return state.changed(generation=generation + 1, idle=idle)
-
-
-def unknown_partition(path: str, name: str, partitions: Iterable[str]) -> IngestError:
-    """Return the error for a name that is not a partition of the channel."""
-    known = sorted(partitions)
-    shown = ", ".join(known[:10]) + (f" and {len(known) - 10} more" if len(known) > 10 else "")
-    return IngestError(
-        "STRANDLINE_PARTITION_UNKNOWN",
-        f"{path} has no partition {name!r}. Its partitions: {shown or 'none'}.",
-        "Name one of its partitions.",
-    )

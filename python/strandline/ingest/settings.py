@@ -14,6 +14,7 @@ import pyarrow as pa
 from strandline.channel.write.create import channel_schema, nullable_field
 from strandline.delta.storage import location_of
 from strandline.errors import IngestError
+from strandline.ingest import errors
 from strandline.ingest.columns.time_column import check_type, default_domain
 from strandline.ingest.future import AUTO, FutureBound, future_bound
 from strandline.ingest.names import late_path_beside, only_name, partition_name_problem
@@ -120,9 +121,7 @@ class Settings:
             policy.bind(found)
         _check_partitions(partitions or ())
         if on_late not in ("setAside", "fail"):
-            raise IngestError(
-                "STRANDLINE_OPTION_INVALID", f"onLate is {on_late!r}, not setAside or fail.", "Give setAside or fail."
-            )
+            raise errors.option_invalid_on_late(on_late)
         result = cls(
             path=path.rstrip("/") if len(path) > 1 else path,
             schema=pa.schema([pa.field(f.name, f.type) for f in schema]),
@@ -213,18 +212,10 @@ def _check_columns(schema: pa.Schema, time: str, partition: Sequence[str], polic
     for name in partition:
         kind = schema.field(name).type
         if not _has_name(kind):
-            raise IngestError(
-                "STRANDLINE_PARTITION_COLUMN_INVALID",
-                f"The partition column {name!r} has the type {kind}, which cannot be a name.",
-                "Cast the column to a string.",
-            )
+            raise errors.partition_column_invalid(name, kind)
     taken = sorted(name for name in schema.names if name.lower() in LATE_COLUMNS)  # Delta has no two that differ in case
     if taken:
-        raise IngestError(
-            "STRANDLINE_COLUMN_RESERVED",
-            f"The rows have the columns {taken}, which are reserved for the late table.",
-            "Rename them.",
-        )
+        raise errors.column_reserved(taken)
 
 
 def _check_partitions(partitions: Sequence[str]) -> None:
@@ -232,11 +223,7 @@ def _check_partitions(partitions: Sequence[str]) -> None:
     for name in partitions:
         problem = partition_name_problem((only_name(name) or name) if isinstance(name, str) else name)
         if problem is not None:
-            raise IngestError(
-                "STRANDLINE_PARTITION_NAME_INVALID",
-                f"The argument partitions names {name!r}, which {problem}.",
-                "Remove this name.",
-            )
+            raise errors.partition_name_invalid(name, problem)
 
 
 def _distance(max_ahead: str | int | Duration, domain: TimeDomain) -> int:
@@ -253,27 +240,14 @@ def _unknown(schema: pa.Schema, what: str, name: str) -> IngestError:
         for i, part in enumerate(path):
             fields = [field.name for field in at] if pa.types.is_struct(at) else []
             if fields.count(part) != 1:
-                return IngestError(
-                    "STRANDLINE_COLUMN_UNKNOWN",
-                    f"The argument {what} names {name!r}, but {inner!r} has {fields or 'no fields'}.",
-                    "Name a column of the rows, or select a field of a struct as a column first.",
-                )
+                return errors.column_unknown_field(what, name, inner, fields)
             inner, at = ".".join([first, *path[: i + 1]]), at.field(part).type
         own = _quoted(path[-1] if path[-1] not in schema.names else "_".join([first, *path]))
         field = ".".join(map(_quoted, [first, *path]))
         given = own.strip("`")
         then = {"time": f'time="{given}"', "partition": f'partition="{given}"'}.get(what, f"the column {given} in the policy")
-        return IngestError(
-            "STRANDLINE_COLUMN_UNKNOWN",
-            f"The argument {what} names {name!r}, which is a field of the struct {first!r}, not a column.",
-            f'Select the field as a column first: df = df.selectExpr("*", "{field} AS {own}"). Then give {then}.',
-        )
-    return IngestError(
-        "STRANDLINE_COLUMN_UNKNOWN",
-        f"The argument {what} names the column {name!r}, which occurs {count} times in the rows. Their columns are "
-        f"{schema.names}.",
-        "Name a column that occurs once.",
-    )
+        return errors.column_unknown_struct(what, name, first, field, own, then)
+    return errors.column_unknown(what, name, count, schema.names)
 
 
 def _quoted(name: str) -> str:

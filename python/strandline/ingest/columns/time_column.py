@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from strandline.errors import IngestError
+from strandline.ingest import errors
 from strandline.ingest.columns.text_columns import integers_of_text, moments_of_text
 from strandline.time.arrow import arrow_type
 from strandline.time.domain import Scalar, TimeDomain, parse_domain, timestamp
@@ -42,18 +42,14 @@ def default_domain(field: pa.Field) -> TimeDomain:
     if metadata is not None:
         return parse_domain(metadata.decode("utf-8", "replace"))
     if pa.types.is_timestamp(kind) and kind.tz is None:
-        raise _no_time(field, "has no time zone", "Cast it to TIMESTAMP: df.withColumn(…, F.col(…).cast('timestamp')).")
+        raise errors.time_column_invalid_zone(field.name)
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return timestamp
     if pa.types.is_signed_integer(kind):
         return parse_domain(str(kind))
     if pa.types.is_struct(kind):
-        raise _no_time(field, "is a struct without a domain", "Give its domain, such as 'product(a timestamp, b int64)'.")
-    raise _no_time(
-        field,
-        f"has the type {kind}, which no domain has",
-        "Name a timestamp, date, integer or text column, or a struct with a domain.",
-    )
+        raise errors.time_column_invalid_struct(field.name)
+    raise errors.time_column_invalid_type(field.name, kind)
 
 
 def check_type(field: pa.Field, domain: TimeDomain) -> None:
@@ -66,17 +62,13 @@ def check_type(field: pa.Field, domain: TimeDomain) -> None:
         else:
             fits = text or pa.types.is_integer(kind)
         if not fits:
-            raise _no_time(field, f"has the type {kind}, but times are of {domain}", f"Cast it to {arrow_type(domain)} or text.")
+            raise errors.time_column_invalid_scalar(field.name, kind, domain, arrow_type(domain))
         return
     names = [name for name, _ in domain.coordinates]
     if not pa.types.is_struct(kind) or sorted(f.name for f in kind) != sorted(names):
-        raise _no_time(field, f"has the type {kind}, but times are of {domain}", f"Give a struct of {names}.")
+        raise errors.time_column_invalid_coordinates(field.name, kind, domain, names)
     for name, part in domain.coordinates:
         check_type(kind.field(name).with_name(f"{field.name}.{name}"), part)
-
-
-def _no_time(field: pa.Field, what: str, remedy: str) -> IngestError:
-    return IngestError("STRANDLINE_TIME_COLUMN_INVALID", f"The time column {field.name!r} {what}.", remedy)
 
 
 def check_times(column: _Array, domain: TimeDomain) -> tuple[pa.Array, _Codes]:

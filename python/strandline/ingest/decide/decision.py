@@ -8,12 +8,12 @@ each. While a source is in its first snapshot, no partition's capability moves: 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from strandline.channel import Progress, Span
 from strandline.channel.statements.statement import REGISTRAR
 from strandline.channel.write.append import Append
-from strandline.errors import IngestError
+from strandline.ingest import errors
 from strandline.ingest.decide.batch import Batch
 from strandline.ingest.decide.given import Changes, Given
 from strandline.ingest.decide.steps.entry import registrar_after
@@ -26,6 +26,7 @@ from strandline.ingest.parked.files import with_stats
 from strandline.ingest.parked.release import Released
 from strandline.ingest.policies.policy import Policy
 from strandline.ingest.settings import Settings
+from strandline.json_value import JsonObject
 from strandline.time.antichain import Antichain
 
 __all__ = ["Decision", "decide"]
@@ -65,7 +66,7 @@ def _append(given: Given, changes: Changes, released: Released) -> Append:
     moved = set(changes.moves.names) if changes.moves is not None and changes.donors else ()
     # What a donor holds is stated although it did not change, because others are given clones of it.
     holds |= {name: given.partitions[name].holds for name in changes.donors if name not in holds and name not in moved}
-    states: dict[str, Any] = {name: state.to_json() or None for name, state in {**changes.states, **released.states}.items()}
+    states: JsonObject = {name: state.to_json() or None for name, state in {**changes.states, **released.states}.items()}
     schema = settings.channel_schema if batch.schema is None else batch.schema
     parcels = released.joining
     return Append(
@@ -93,15 +94,7 @@ def _append(given: Given, changes: Changes, released: Released) -> Append:
 def _check_snapshot(given: Given) -> None:
     """Raise if the first snapshot has begun, and may have ended with this batch: it would decide which rows are late."""
     if given.entry.snapshot and given.batch.moment.in_snapshot is None:
-        batch = given.batch.transaction[1]
-        raise IngestError(
-            "STRANDLINE_SNAPSHOT_END_UNKNOWN",
-            f"The source of query {given.query} is in its first snapshot. Whether batch {batch} is still in it could not "
-            f"be read from the file offsets/{batch} of the query's checkpoint. The rows of a snapshot are in no order, and "
-            "those to come would be taken for late ones. Nothing of the batch was written.",
-            "Check that the checkpoint's storage answers, then start the query again: it repeats the batch. Until the "
-            "snapshot has ended, checkpointLocation and storage.* must stay options of the query.",
-        )
+        raise errors.snapshot_end_unknown(given.query, given.batch.transaction[1])
 
 
 def _open_corrections(given: Given) -> Changes:

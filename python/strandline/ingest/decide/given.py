@@ -7,9 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from strandline.channel import ProducerError, ProducerState, Progress
+from strandline.channel import ProducerState, Progress
 from strandline.channel.progress.capability_updates import CapabilityUpdates
 from strandline.errors import StrandlineError
+from strandline.ingest import errors
 from strandline.ingest.decide.batch import Batch
 from strandline.ingest.decide.ownership import Ownership
 from strandline.ingest.decide.partition_states import PartitionStates
@@ -180,13 +181,7 @@ class Given:
         """Return the times at which a new partition joins. Raises :class:`ProducerError` if the channel is sealed."""
         settings, registrar = self.settings, self.progress.registrar
         if not registrar:
-            raise ProducerError(
-                "STRANDLINE_CHANNEL_SEALED",
-                f"Partition {name!r} cannot join, because the channel {settings.path} is sealed. Nothing of the batch was "
-                "written.",
-                "Ingest this partition into another channel. Name every partition, or a pattern, when you create a channel. If "
-                "it was forgotten (forget_partitions), remove its name from partitions.",
-            )
+            raise errors.channel_sealed(name, settings.path)
         return Antichain(self.domain, [settings.to_channel_time(time) for time in settings.from_channel_times(registrar)])
 
 

@@ -10,7 +10,8 @@ from strandline.channel import Progress, WriterSession
 from strandline.channel.statements.statement import ProducerState
 from strandline.channel.statements.statement_columns import Distinct
 from strandline.channel.write.fencing import refuse_live
-from strandline.errors import IngestError, ProducerError
+from strandline.errors import ProducerError
+from strandline.ingest import errors
 from strandline.ingest.decide.batch import Batch
 from strandline.ingest.names import CORRECTIONS
 from strandline.ingest.settings import Settings
@@ -60,11 +61,7 @@ class Ownership:
         """Raise :class:`IngestError` for a fenced ingest and for an ended donor, :class:`ProducerError` for a live one."""
         by = self._entry.fenced_by
         if by is not None and (self._batch.entered or not self._settings.take_over):
-            raise IngestError(
-                "STRANDLINE_INGEST_FENCED",
-                f"Query {self._query} was taken over in {self._settings.path} by {by}. Nothing of the batch was written.",
-                "Only one query may write a partition. Stop this query, or start it with takeOver, which fences the other one.",
-            )
+            raise errors.ingest_fenced(self._query, self._settings.path, by)
         for donor in self.donors:
             # A restarted query states only the producers that it moves. The others still have the dead session.
             for name in [self._example[donor], *self._live(donor)]:
@@ -72,27 +69,14 @@ class Ownership:
                 if state is not None:
                     self._refuse_live(name, state)
             if not self._settings.take_over:
-                raise IngestError(
-                    "STRANDLINE_PARTITION_OF_ANOTHER_QUERY",
-                    f"The batch has rows of partition {self._example[donor]!r} of {self._settings.path}, which query {donor} has "
-                    f"written. That query has ended. Query {self._query} may read again what it has read, and then each row "
-                    "would come twice. Nothing of the batch was written.",
-                    "Start the ingest with the checkpoint that it had. If that is lost, ingest into a new channel, and let the "
-                    "readers change to it. If this query's source begins where the other one ended, set takeOver.",
-                )
+                raise errors.partition_of_another_query(self._example[donor], self._settings.path, donor, self._query)
 
     def _refuse_live(self, name: str, state: ProducerState) -> None:
         """Raise if another query may run. Its process may have ended it, as a notebook does, so say what a restart must keep."""
         try:
             refuse_live(self._settings.path, name, state, self._batch.owner, self._settings.take_over)
         except ProducerError as error:
-            raise ProducerError(
-                "STRANDLINE_PRODUCER_LIVE",
-                error.what,
-                "Stop the query there. If it has ended, start the ingest with the checkpoint that it had: with another one it "
-                "may read again what the channel has, and then each row would come twice. If this query's source begins where "
-                "the other one ended, set takeOver.",
-            ) from None
+            raise errors.producer_live_to_ingest(error) from None
 
     def _live(self, query: str) -> list[str]:
         """Return one producer for each session of a query that is not known to be dead."""

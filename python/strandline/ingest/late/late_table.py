@@ -15,13 +15,13 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from strandline.channel import Channel, ChannelError, DataFile
+from strandline.channel import Channel, DataFile
 from strandline.delta.file_stats import delta_stats
 from strandline.delta.log import DeltaCommit, DeltaLog
 from strandline.delta.storage import Store, inside, location_of, open_store, storage_of
 from strandline.delta.store_errors import native
 from strandline.delta.table import Table, add_columns, create_table, different_columns, stored_schema
-from strandline.errors import IngestError
+from strandline.ingest.late import errors
 from strandline.ingest.late.looked_at import LookedAt
 from strandline.ingest.names import late_path_beside
 from strandline.ingest.state.query_entry import PendingState
@@ -88,12 +88,7 @@ def _check_staged(publication: Publication) -> None:
     """Raise :class:`ChannelError` when a log names files as late that are not staged, such as a table's own files."""
     for file in publication.files:
         if not inside(file.path).startswith(f"{STAGED}/"):
-            raise ChannelError(
-                "STRANDLINE_PATH_OUTSIDE_TABLE",
-                f"The log names {file.path[:200]!r} as a file of late rows of query {publication.query}. The file is not in the "
-                f"folder {STAGED}, so it is not opened.",
-                "The log is damaged or manipulated: restore it from a backup.",
-            )
+            raise errors.path_outside_table_late(file.path, publication.query, STAGED)
 
 
 class LateTable:
@@ -148,11 +143,7 @@ class LateTable:
             want = pa.schema([field for field, _ in known])
         different = different_columns(have, want)
         if different is not None:
-            raise IngestError(
-                "STRANDLINE_SCHEMA_MISMATCH",
-                f"The late table {self._table.path} differs from the rows in the columns {different}.",
-                "Give another latePath, or change the late table's columns to match.",
-            )
+            raise errors.schema_mismatch_late_table(self._table.path, different)
 
     def add_columns(self, schema: pa.Schema) -> None:
         """Add the columns of ``schema`` that the table lacks, after the others."""
@@ -207,7 +198,7 @@ class LateTable:
         while self._known(application) != version:
             self.update()
             if self._known(application) not in (-1, version):
-                raise self._shared(query)
+                raise errors.late_table_shared(self._table.path, query)
             self._commit([], _metadata_text(query=query, channel=channel.table_id), {application: version})
         return self.newest_of(query, channel), self._known(begins_with(query, channel.table_id))
 
@@ -226,15 +217,7 @@ class LateTable:
             return
         channel.refresh()
         if newest > (has := channel.committed(query)):
-            raise IngestError(
-                "STRANDLINE_LATE_TABLE_SHARED",
-                f"The late table {self._table.path} has late rows of batch {newest} of query {query}, but the channel "
-                f"{channel.path} has {'no batch' if has < 0 else f'only the batches up to {has}'} of it. The channel was "
-                "restored to an earlier state, or it is a copy of the channel whose late rows these are. Nothing of the batch "
-                "was written.",
-                "Restore the channel to its newest commit, or copy the late table back from a backup of the same moment (Delta's "
-                "RESTORE keeps what the table knows of batches). If the channel is a copy, give it another latePath.",
-            )
+            raise errors.late_table_shared_batch(self._table.path, newest, query, channel.path, has)
 
     def published(self, publication: Publication) -> bool:
         """Return whether a batch's rows are here. In a table that was rewritten without its transactions, the rows decide."""
@@ -273,7 +256,7 @@ class LateTable:
         done = False
         while not done and not self.published(publication):
             if self._known(application) not in (-1, version):
-                raise self._shared(query)
+                raise errors.late_table_shared(self._table.path, query)
             if self._known(publication.transaction[0]) != publication.before:
                 transactions[begins_with(query, channel)] = publication.batch
             done = self._commit(files, text, transactions)
@@ -288,15 +271,6 @@ class LateTable:
         self._transactions.update(transactions)
         self._table.checkpoint_if_due(version)
         return True
-
-    def _shared(self, query: str) -> IngestError:
-        return IngestError(
-            "STRANDLINE_LATE_TABLE_SHARED",
-            f"The late table {self._table.path} has rows of query {query} of another channel, or of a copy of this channel. A "
-            "late table distinguishes rows only by query and batch.",
-            "Two queries with the same id (a copied checkpoint, or a recreated channel with an old checkpoint) cannot share a "
-            "late table. Give this query another latePath, or its own checkpoint.",
-        )
 
     def _with_stats(self, file: DataFile) -> DataFile:
         """Return the file with Delta's statistics, which the channel's commit does not carry."""
@@ -359,11 +333,7 @@ def check_storage(named: str, *own: str) -> str:
     """
     if storage_of(named) in map(storage_of, own):
         return named
-    raise IngestError(
-        "STRANDLINE_LATE_TABLE_ELSEWHERE",
-        f"The log of {own[0]} names a late table on another storage, {named[:200]!r}. It is not opened with your credentials.",
-        "If the table is yours, name it: publish_late_rows(path, late_path=…) or give_up_late_rows(path, query, late_path=…).",
-    )
+    raise errors.late_table_elsewhere(own[0], named)
 
 
 def is_published(path: str, publication: Publication, storage: Mapping[str, str] | None) -> bool:
@@ -397,13 +367,7 @@ def missing(store: Store, files: Sequence[DataFile]) -> list[DataFile]:
 def _refuse_missing(path: str, store: Store, publication: Publication) -> None:
     gone = missing(store, publication.files)
     if gone:
-        raise IngestError(
-            "STRANDLINE_LATE_FILE_MISSING",
-            f"The file {gone[0].path!r} with {gone[0].rows} late rows of query {publication.query} does not exist in {path}, and "
-            "no late table there has these rows.",
-            "Restore the file from a backup. If the late table was moved, call publish_late_rows(path, late_path=…). To give "
-            "these rows up, call give_up_late_rows(path, query), which publishes the query's other late rows.",
-        )
+        raise errors.late_file_missing(gone[0].path, gone[0].rows, publication.query, path)
 
 
 def is_table(path: str, storage: Mapping[str, str] | None) -> bool:

@@ -21,8 +21,8 @@ from strandline.delta.read_file import open_parquet
 from strandline.delta.storage import location_of, open_store
 from strandline.delta.store_errors import native
 from strandline.delta.table import open_delta
-from strandline.errors import IngestError
 from strandline.ingest.columns.time_column import check_times, shown_value
+from strandline.ingest.late import errors
 from strandline.ingest.late.late_table import (
     assignment_of,
     begins_with,
@@ -103,11 +103,7 @@ def _next_correction(channel: Channel) -> int:
     """Return the number of the next correction."""
     correction = min((time[1] for time in _corrections(channel).holds), default=0)
     if correction < 1:
-        raise IngestError(
-            "STRANDLINE_CORRECTIONS_UNSUPPORTED",
-            f"{channel.path} is not ready for corrections, because its ingest has not committed a batch yet.",
-            "Start the ingest first.",
-        )
+        raise errors.corrections_unsupported_yet(channel.path)
     return int(correction)
 
 
@@ -157,11 +153,7 @@ def _commit(channel: Channel, table: pa.Table, correction: int, looked_at: Mappi
     if version is None:
         if channel.second_copies((CORRECTIONS, correction), [file.path for file in files]):
             writer.abort()
-        raise IngestError(
-            "STRANDLINE_READMIT_OVERTAKEN",
-            f"Another call committed correction {correction} of {channel.path} first. Nothing of this call was written.",
-            "Call readmit again. It readmits the remaining rows.",
-        )
+        raise errors.readmit_overtaken(correction, channel.path)
     return version
 
 
@@ -169,17 +161,9 @@ def _corrections(channel: Channel) -> ProducerState:
     """Return the producer of the corrections. Raises :class:`IngestError` when there is none, or none any more."""
     known = channel.producers.get(CORRECTIONS)
     if [name for name, _ in channel.domain.coordinates] != ["event", "correction"] or known is None:
-        raise IngestError(
-            "STRANDLINE_CORRECTIONS_UNSUPPORTED",
-            f"{channel.path} does not accept corrections, because its times are of {channel.domain}.",
-            "Ingest into a new channel with corrections=True.",
-        )
+        raise errors.corrections_unsupported(channel.path, channel.domain)
     if known.seq and not known.holds:
-        raise IngestError(
-            "STRANDLINE_CORRECTIONS_UNSUPPORTED",
-            f"{channel.path} does not accept corrections any more, because end_corrections was called.",
-            "This is permanent. Ingest the late rows into another channel.",
-        )
+        raise errors.corrections_unsupported_any_more(channel.path)
     return known
 
 
@@ -204,12 +188,9 @@ def _column_of(since: Sequence[Any], batch: int, partition: str | None) -> str |
 
 def _late_table(path: str, channel: Channel) -> DeltaTable:
     late = open_delta(DeltaLog(path, channel.storage_options), channel.storage_options)
-    _refuse_lacking(
-        f"{path} is not a late table of {channel.path}. It lacks the columns",
-        pa.schema(late.schema()),
-        [*channel.schema.names, *_NEEDED],
-        "Give the late table's path.",
-    )
+    lacking = {*channel.schema.names, *_NEEDED}.difference(pa.schema(late.schema()).names)
+    if lacking:
+        raise errors.schema_mismatch_no_late_table(path, channel.path, sorted(lacking))
     return late
 
 
@@ -240,11 +221,7 @@ def _new_rows(late: DeltaTable, path: str, channel: Channel, looked_at: LookedAt
                 if new.any():
                     parts.append(with_all_columns(file.read().filter(pa.array(new)), schema))
     except FileNotFoundError as error:
-        raise IngestError(
-            "STRANDLINE_LATE_FILE_MISSING",
-            f"The late table {path} names a file that does not exist: {str(error).splitlines()[0]}.",
-            f"Restore the file from a backup, or give its rows up with DeltaTable({path!r}).repair().",
-        ) from error
+        raise errors.late_file_missing_in_table(path, error) from error
     return pa.concat_tables(parts) if parts else pa.schema(late.schema()).empty_table()
 
 
@@ -301,26 +278,16 @@ def _is_new(rows: pa.Table, looked_at: LookedAt, queries: Sequence[str], channel
     return new
 
 
-def _refuse_lacking(what: str, schema: pa.Schema, needed: Sequence[str], remedy: str) -> None:
-    lacking = sorted(set(needed) - set(schema.names))
-    if lacking:
-        raise IngestError("STRANDLINE_SCHEMA_MISMATCH", f"{what} {', '.join(lacking)}.", remedy)
-
-
 def _corrected(rows: pa.Table, channel: Channel, correction: int) -> pa.Table:
     """Return the rows with the channel's columns, and their times in the correction."""
     name, event = channel.time_column, channel.domain.coordinates[0][1]
-    _refuse_lacking(
-        "The rows that where returned lack the columns", rows.schema, channel.schema.names, "Return all columns from where."
-    )
+    lacking = set(channel.schema.names).difference(rows.schema.names)
+    if lacking:
+        raise errors.schema_mismatch_where(sorted(lacking))
     times, codes = check_times(rows.column(name), event)
     if codes.any():
         at = int(np.argmax(codes != 0))
-        raise IngestError(
-            "STRANDLINE_ROW_INVALID",
-            f"A row to readmit has {name} = {shown_value(rows.column(name)[at])}, which is not a time of {event}.",
-            "Exclude the row with where, or correct it there.",
-        )
+        raise errors.row_invalid_readmitted(name, shown_value(rows.column(name)[at]), event)
     count = pa.array(np.full(rows.num_rows, correction, dtype=np.int64))
     time = pa.StructArray.from_arrays([times, count], fields=list(arrow_type(channel.domain)))
     columns = [time if field.name == name else _cast(rows.column(field.name), field) for field in channel.schema]
@@ -331,9 +298,4 @@ def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     try:
         return column.cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise IngestError(
-            "STRANDLINE_SCHEMA_MISMATCH",
-            f"Column {field.name!r} of the rows that where returned has the type {column.type}, which cannot be converted to "
-            f"{field.type}: {error}.",
-            "Cast the column in where.",
-        ) from error
+        raise errors.schema_mismatch_where_type(field.name, column.type, field.type, error) from error

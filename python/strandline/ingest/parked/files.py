@@ -12,6 +12,7 @@ from strandline.channel import DataFile
 from strandline.delta.file_stats import delta_stats
 from strandline.delta.storage import open_store
 from strandline.errors import IngestError, TimeError
+from strandline.ingest import errors
 from strandline.ingest.parked.parcel import Parked
 from strandline.time.arrow import between, find_time_field
 from strandline.time.domain import Time, TimeDomain
@@ -42,12 +43,7 @@ def with_stats(path: str, schema: pa.Schema, storage: Mapping[str, str] | None, 
             except (pa.ArrowException, TimeError) as error:  # a time may be null
                 raise _differs(path, file, parcel, domain) from error
             except FileNotFoundError as error:
-                raise IngestError(
-                    "STRANDLINE_PARKED_FILE_MISSING",
-                    f"The file {file.path!r} with {file.rows} rows that are parked beyond maxAhead does not exist in {path}.",
-                    "Restore the file from a backup. Or stop the query, and call release_parked(path, take_over=True, "
-                    "forget_missing=True), which gives these rows up.",
-                ) from error
+                raise errors.parked_file_missing(file.path, file.rows, path) from error
             if not same:
                 raise _differs(path, file, parcel, domain)
             stats = delta_stats(metadata, metadata.schema.to_arrow_schema())  # columns of the channel may have come later
@@ -99,10 +95,4 @@ def _columns(metadata: pq.FileMetaData) -> dict[str, tuple[str, str, int, int]]:
 
 
 def _differs(path: str, file: DataFile, parcel: Parked, domain: TimeDomain) -> IngestError:
-    return IngestError(
-        "STRANDLINE_PARKED_FILE_DIFFERS",
-        f"The file {file.path!r} of {path} does not have the {file.rows} rows from {domain.format(parcel.least)} to "
-        f"{domain.format(parcel.greatest)} that the log states for it, in the channel's columns. Nothing was written.",
-        "The file or the log was changed: restore them from a backup. To give up the file's rows instead, stop the query, remove "
-        "the file, and call release_parked(path, take_over=True, forget_missing=True).",
-    )
+    return errors.parked_file_differs(file.path, path, file.rows, domain.format(parcel.least), domain.format(parcel.greatest))

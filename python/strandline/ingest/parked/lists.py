@@ -17,10 +17,11 @@ from hashlib import sha256
 from typing import Any
 
 from strandline.delta.storage import open_store
-from strandline.errors import IngestError
+from strandline.ingest import errors
 from strandline.ingest.names import PARKED_FOLDER
 from strandline.ingest.parked.parcel import Parked, first_coordinate, parcels_from_json, parcels_to_json
 from strandline.ingest.state.parked_state import ListState, ParkedState, parcels_of_list, refuse_twice
+from strandline.json_value import JsonObject
 from strandline.time.domain import TimeDomain
 
 __all__ = ["ParkedList", "ParkedLists", "Waiting"]
@@ -53,7 +54,7 @@ class ParkedList:
     rows: int
     parcels: Sequence[Parked]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the form that a state carries."""
         state = ListState().changed(list=self.path, bytes=self.size, sum=self.sum, rows=self.rows, after=self.after)
         return state.to_json()
@@ -159,32 +160,17 @@ class ParkedLists:
             if data is None and forget_missing:
                 return None
             if data is None:
-                raise IngestError(
-                    "STRANDLINE_PARKED_FILE_MISSING",
-                    f"The file {path!r}, which says where {entry.rows} rows are that are parked beyond maxAhead, does not "
-                    f"exist in {self._path}.",
-                    "Restore the file from a backup. Or stop the query, and call release_parked(path, take_over=True, "
-                    "forget_missing=True), which gives these rows up.",
-                )
+                raise errors.parked_file_missing_list(path, entry.rows, self._path)
             if len(data) != entry.bytes or sha256(data).hexdigest()[:16] != entry.sum:
-                raise self._differs(path)
+                raise errors.parked_file_differs_list(path, self._path)
             parcels = parcels_from_json(parcels_of_list(path, data), domain)
             if sorted(parcels, key=_first) != parcels:
-                raise self._differs(path)
+                raise errors.parked_file_differs_list(path, self._path)
             self._known[path] = (entry.sum, parcels)
         left = parcels[0 if after is None else bisect_right(parcels, after, key=_first) :]
         if sum(parcel.rows for parcel in left) != entry.rows or not left:
-            raise self._differs(path)
+            raise errors.parked_file_differs_list(path, self._path)
         return ParkedList(path, entry.bytes, entry.sum, after, entry.rows, left)
-
-    def _differs(self, path: str) -> IngestError:
-        return IngestError(
-            "STRANDLINE_PARKED_FILE_DIFFERS",
-            f"The file {path!r} of {self._path}, which says where rows are that are parked beyond maxAhead, is not the one "
-            "that the log states. Nothing was written.",
-            "The file or the log was changed: restore them from a backup. To give up the rows instead, stop the query, remove "
-            "the file, and call release_parked(path, take_over=True, forget_missing=True).",
-        )
 
 
 def _first(parcel: Parked) -> int:

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from strandline.errors import DurationError, PolicyError
+from strandline.ingest.policies import errors
 
-__all__ = ["as_policy_error", "invalid_policy", "quote", "split", "split_named", "unquote"]
+__all__ = ["as_policy_error", "quote", "split", "split_named", "unquote"]
 
 _BARE = re.compile(r"[\w.*?/+-]+( [\w.*?/+-]+)*")
 
@@ -47,12 +48,12 @@ def split(text: str, separator: str, most: int = -1) -> list[str]:
         elif letter == ")":
             depth -= 1
             if depth < 0:
-                raise invalid_policy(text, "has a closing parenthesis without an opening one")
+                raise errors.policy_invalid_unopened(text)
         elif letter == separator and not depth and most:
             parts.append(text[start:at])
             start, most = at + 1, most - 1
     if quoted or depth:
-        raise invalid_policy(text, "lacks a closing quote" if quoted else "lacks a closing parenthesis")
+        raise errors.policy_invalid_quote(text) if quoted else errors.policy_invalid_parenthesis(text)
     return [*parts, text[start:]]
 
 
@@ -67,15 +68,6 @@ def split_named(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
         else:
             positional.append(unquote(argument))
     return positional, named
-
-
-def invalid_policy(text: str, what: str) -> PolicyError:
-    """Return the error for a policy whose text is wrong."""
-    return PolicyError(
-        "STRANDLINE_POLICY_INVALID",
-        f"The policy {text!r} {what}.",
-        "Write it like bounded(60 minutes), ordered() or composed(kafka-*: bounded(5 minutes), *: ordered()).",
-    )
 
 
 @contextmanager

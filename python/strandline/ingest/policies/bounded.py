@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from strandline.channel.statements.nullable_int64 import Ints
-from strandline.errors import PolicyError
+from strandline.ingest.policies import errors
 from strandline.ingest.policies.arguments import as_policy_error, quote
 from strandline.ingest.policies.policy import Observation, Policy
 from strandline.time.domain import Scalar, Time, TimeDomain
@@ -78,25 +78,13 @@ def find_coordinate(domain: TimeDomain, name: str | None, what: str) -> tuple[in
     """Return position and domain of a scalar coordinate (the first, unless named). A scalar domain has position ``None``."""
     if isinstance(domain, Scalar):
         if name is not None:
-            raise PolicyError(
-                "STRANDLINE_POLICY_INVALID",
-                f"{what} names the coordinate {name!r}, but times of {domain} have no coordinates.",
-                "Leave the coordinate out.",
-            )
+            raise errors.policy_invalid_coordinates(what, name, domain)
         return None, domain
     names = [n for n, _ in domain.coordinates]
     if name is not None and name not in names:
-        raise PolicyError(
-            "STRANDLINE_POLICY_INVALID",
-            f"{what} names the coordinate {name!r}, which {domain} does not have.",
-            f"Name one of {names}.",
-        )
+        raise errors.policy_invalid_coordinate(what, name, domain, names)
     at = names.index(name) if name is not None else 0
     part = domain.coordinates[at][1]
     if not isinstance(part, Scalar):
-        raise PolicyError(
-            "STRANDLINE_POLICY_INVALID",
-            f"{what} applies to the coordinate {names[at]!r} of {part}, which is not a scalar.",
-            "Name a scalar coordinate.",
-        )
+        raise errors.policy_invalid_coordinate_kind(what, names[at], part)
     return at, part

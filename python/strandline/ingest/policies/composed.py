@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
-from strandline.errors import PolicyError
+from strandline.ingest.policies import errors
 from strandline.ingest.policies.arguments import quote, split, unquote
 from strandline.ingest.policies.parser import parse_policy
 from strandline.ingest.policies.policy import IngestColumns, Observation, Policy
@@ -31,15 +31,13 @@ class Composed(Policy):
 
     def __init__(self, policies: Mapping[str, Policy | str]) -> None:
         if not policies:
-            raise PolicyError("STRANDLINE_POLICY_INVALID", "composed() has no policy.", "Add one, such as *: ordered().")
+            raise errors.policy_invalid_composed_empty()
         self.policies = {p: parse_policy(policy) if isinstance(policy, str) else policy for p, policy in policies.items()}
         for pattern, policy in self.policies.items():
-            if len(policy.by_pattern()) > 1 or not pattern:
-                raise PolicyError(
-                    "STRANDLINE_POLICY_INVALID",
-                    f"composed() contains {f'{policy} for the pattern {pattern!r}' if pattern else 'an empty pattern'}.",
-                    "Write all patterns in one composed(), and leave none of them empty.",
-                )
+            if not pattern:
+                raise errors.policy_invalid_composed_pattern()
+            if len(policy.by_pattern()) > 1:
+                raise errors.policy_invalid_composed_nested(policy, pattern)
 
     def bind(self, domain: TimeDomain) -> None:
         super().bind(domain)
@@ -86,11 +84,7 @@ class Composed(Policy):
         for pattern, policy in self.policies.items():
             if fnmatchcase(partition, pattern):
                 return policy
-        raise PolicyError(
-            "STRANDLINE_POLICY_MISSING",
-            f"No pattern of the policy matches partition {partition!r}. Its patterns: {list(self.policies)}.",
-            "Add a pattern at the end, such as *: ordered().",
-        )
+        raise errors.policy_missing(partition, self.policies)
 
     def promise(self, seen: Observation, state: Any) -> tuple[Iterable[Time] | None, Any]:
         return self.for_partition(seen.partition).promise(seen, state)
@@ -104,15 +98,9 @@ class Composed(Policy):
         for argument in arguments:
             parts = split(argument, ":", 1)
             if len(parts) < 2:
-                raise PolicyError(
-                    "STRANDLINE_POLICY_INVALID",
-                    f"composed() has the argument {argument!r}, which is not of the form pattern: policy.",
-                    "Write it like *: ordered().",
-                )
+                raise errors.policy_invalid_argument(argument)
             pattern = unquote(parts[0])
             if pattern in policies:
-                raise PolicyError(
-                    "STRANDLINE_POLICY_INVALID", f"composed() has the pattern {pattern!r} twice.", "Remove one of the two."
-                )
+                raise errors.policy_invalid_composed_twice(pattern)
             policies[pattern] = parse_policy(parts[1])
         return cls(policies)

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from strandline.channel.statements.nullable_int64 import Ints
-from strandline.errors import PolicyError
+from strandline.ingest.policies import errors
 from strandline.ingest.policies.arguments import as_policy_error
 from strandline.ingest.policies.parser import parse_policy
 from strandline.ingest.policies.policy import IngestColumns, Observation, Policy, promised_at_once
@@ -59,28 +59,14 @@ class Idle(Policy):
         with as_policy_error():
             self.after = Duration.of(after, "The duration of idle()")
         if not self.after.timed or not self.after.amount:
-            raise PolicyError(
-                "STRANDLINE_DELAY_INVALID",
-                f"The duration of idle() is {self.after}, which is not a time span of more than 0.",
-                "Give a duration, such as '10 minutes'.",
-            )
+            raise errors.delay_invalid_idle(self.after)
         if self.policy.idle_after_ms is not None:
-            raise PolicyError(
-                "STRANDLINE_POLICY_INVALID", f"idle() contains {self.policy}, which is idle() already.", "Remove one."
-            )
+            raise errors.policy_invalid_idle_twice(self.policy)
         for name, value, known in (("counts", counts, ("listening", "wall")), ("all_silent", all_silent, ("hold", "advance"))):
             if value not in known:
-                raise PolicyError(
-                    "STRANDLINE_POLICY_INVALID",
-                    f"idle() has {name}={value!r}.",
-                    f"The values of {name} are {' and '.join(known)}.",
-                )
+                raise errors.policy_invalid_idle_value(name, value, known)
         if all_silent == "advance" and counts != "wall":
-            raise PolicyError(
-                "STRANDLINE_POLICY_INVALID",
-                "idle() has all_silent=advance, which moves the frontier by the clock, but silence counts by listening time.",
-                "Add counts=wall, or remove all_silent.",
-            )
+            raise errors.policy_invalid_idle_listening()
         self.counts, self.all_silent = counts, all_silent
         self.needs_times, self.silent_counts = self.policy.needs_times, self.policy.silent_counts
 
@@ -110,11 +96,7 @@ class Idle(Policy):
     def bind(self, domain: TimeDomain) -> None:
         super().bind(domain)
         if self.advances_when_silent and domain != timestamp:
-            raise PolicyError(
-                "STRANDLINE_POLICY_INVALID",
-                f"idle() has all_silent=advance, which moves the frontier by the wall clock, but the times are of {domain}.",
-                "Use a time column of timestamps, or remove all_silent.",
-            )
+            raise errors.policy_invalid_idle_clock(domain)
         self.policy.bind(domain)
 
     def save(self, path: str, settings: IngestColumns) -> None:

@@ -10,7 +10,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
 from strandline.delta.store_errors import native
-from strandline.errors import IngestError, PolicyError
+from strandline.ingest.policies import errors
 from strandline.ingest.policies.arguments import quote
 from strandline.ingest.policies.manifest_table import ManifestTable, manifest_rows
 from strandline.ingest.policies.policy import IngestColumns, Observation, Policy
@@ -66,9 +66,7 @@ class Manifest(Policy):
 
     def open(self, settings: IngestColumns) -> None:
         if not isinstance(self.expected, str):
-            raise PolicyError(
-                "STRANDLINE_MANIFEST_INVALID", "The manifest was given as rows and was not written.", "Call save(path, …) first."
-            )
+            raise errors.manifest_invalid_unwritten()
         self._announced = ManifestTable(
             self.expected,
             settings.time,
@@ -140,35 +138,15 @@ class Manifest(Policy):
         if announced.grows:  # a wrong announcement is taken back by a row with the opposite count
             done, total = counted.done, counted.total
         if total < counted.total or done < counted.done:
-            raise IngestError(
-                "STRANDLINE_MANIFEST_SHRINKS",
-                f"The manifest {announced.path} announces {total} rows of {name!r} ({done} for complete times), but it announced "
-                f"{counted.total} ({counted.done} for complete times) before.",
-                "Announced rows cannot be withdrawn. Restore them, and count the rows that will not arrive as cancelled.",
-            )
+            raise errors.manifest_shrinks_in_total(announced.path, total, name, done, counted.total, counted.done)
         if done > counted.done:
-            raise IngestError(
-                "STRANDLINE_MANIFEST_CONTRADICTION",
-                f"The manifest {announced.path} announces {done} rows of {name!r} for complete times, but these times were "
-                f"complete with {counted.done} rows.",
-                "A complete time stays complete. Remove the additional rows, and announce them for a later time.",
-            )
+            raise errors.manifest_contradiction_announced(announced.path, done, name, counted.done)
         if left > was:
-            raise IngestError(
-                "STRANDLINE_MANIFEST_CONTRADICTION",
-                f"The manifest {announced.path} expects {left} rows of {name!r} for complete times, but these times were "
-                f"complete with {was} rows.",
-                "A complete time stays complete. Cancel these rows (in a manifest that is a channel, add the negative count), "
-                "and announce them for a later time.",
-            )
+            raise errors.manifest_contradiction_expected(announced.path, left, name, was)
 
     def arguments(self) -> list[str]:
         if not isinstance(self.expected, str):
-            raise PolicyError(
-                "STRANDLINE_MANIFEST_INVALID",
-                "A manifest that was given as rows has no text form until it is written.",
-                "Give a path instead.",
-            )
+            raise errors.manifest_invalid_text()
         return [quote(self.expected)] + ([f"cancelled={quote(self.cancelled)}"] if self.cancelled else [])
 
 

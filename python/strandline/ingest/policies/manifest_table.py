@@ -13,8 +13,8 @@ from deltalake import DeltaTable
 from strandline.channel import Channel, ChannelError, Log
 from strandline.delta.store_errors import native
 from strandline.delta.table import open_delta
-from strandline.errors import IngestError, PolicyError
 from strandline.ingest.names import partition_name_problem, partition_names
+from strandline.ingest.policies import errors
 from strandline.time.arrow import find_time_field, times_of
 from strandline.time.domain import Scalar, Time, TimeDomain
 
@@ -44,11 +44,7 @@ class ManifestTable:
         self._time, self._partition, self._storage = time, partition, dict(storage) if storage else None
         self._channel = Channel.open(path, storage) if Channel.exists(path, storage) else None
         if self._channel is not None and self._channel.domain != domain:
-            raise PolicyError(
-                "STRANDLINE_TIME_DOMAIN_MISMATCH",
-                f"The manifest {path} has times of {self._channel.domain}, but the ingest's times are of {domain}.",
-                "Convert them to one domain.",
-            )
+            raise errors.time_domain_mismatch_manifest(path, self._channel.domain, domain)
         self._version = -1
         self._log = Log(path, storage)
         self._left: dict[str, dict[Time, int]] = {}
@@ -155,11 +151,7 @@ class ManifestTable:
         try:
             return open_delta(self._log, self._storage)
         except ChannelError as error:
-            raise PolicyError(
-                "STRANDLINE_MANIFEST_UNREADABLE",
-                f"The manifest {self.path} cannot be opened: {str(error).splitlines()[0]}.",
-                "Give the path of a Delta table or channel.",
-            ) from error
+            raise errors.manifest_unreadable(self.path, error) from error
 
     def _read(self, rows: pa.Table) -> tuple[dict[str, dict[Time, int]], dict[str, dict[Time, int]]]:
         names, times, expected, cancelled = self._columns(rows)
@@ -167,13 +159,9 @@ class ManifestTable:
         left: dict[str, dict[Time, int]] = {}
         for name, time, n, n_cancelled in zip(names, times, expected, cancelled, strict=True):
             if time in full.get(name, ()):
-                raise self._contradiction(
-                    name, time, f"announced twice, with {full[name][time]} and with {n} rows", "Announce each time once."
-                )
+                raise errors.manifest_contradiction_twice(self.path, self.domain.format(time), name, full[name][time], n)
             if not 0 <= n_cancelled <= n:
-                raise self._contradiction(
-                    name, time, f"announced with {n} rows, {n_cancelled} of them cancelled", "Correct the counts."
-                )
+                raise errors.manifest_contradiction_cancelled(self.path, self.domain.format(time), name, n, n_cancelled)
             full.setdefault(name, {})[time] = n
             left.setdefault(name, {})[time] = n - n_cancelled
         return full, left
@@ -185,19 +173,14 @@ class ManifestTable:
         wanted = [time, *self._partition]
         missing = [name for name in wanted if name not in rows.column_names]
         if missing:
-            raise self._invalid(
-                f"lacks the column(s) {missing}; it has {rows.column_names}",
-                f"Give it the columns {wanted}, {EXPECTED} and, if rows are cancelled, {CANCELLED}.",
-            )
+            raise errors.manifest_invalid_columns(self.path, missing, rows.column_names, wanted)
         for name in [*wanted, EXPECTED, CANCELLED]:
             if name in rows.column_names and rows.column(name).null_count:
-                raise self._invalid(f"has a null in the column {name}", "Give every row a value.")
+                raise errors.manifest_invalid_null(self.path, name)
         try:
             names = partition_names(rows, self._partition).to_pylist()
         except pa.ArrowException as error:
-            raise self._invalid(
-                f"has a partition that is not text ({error})", "Cast the partition columns to strings."
-            ) from error
+            raise errors.manifest_invalid_partition(self.path, error) from error
         times = times_of(rows.column(time), self.domain, f"{self.path}: {time}")
 
         def counts(name: str, default: int) -> list[int]:
@@ -206,9 +189,7 @@ class ManifestTable:
             try:
                 return [int(n) for n in rows.column(name).cast(pa.int64()).to_pylist()]
             except pa.ArrowException as error:
-                raise self._invalid(
-                    f"has values in {name} that are not whole numbers ({error})", "Give whole numbers."
-                ) from error
+                raise errors.manifest_invalid_counts(self.path, name, error) from error
 
         return names, times, counts(EXPECTED, 1), counts(CANCELLED, 0)
 
@@ -218,7 +199,7 @@ class ManifestTable:
             for time, n in times.items():
                 now = full.get(name, {}).get(time, 0)
                 if now < n:
-                    raise self._shrinks(name, time, n, now)
+                    raise errors.manifest_shrinks(self.path, n, self.domain.format(time), name, now)
         for name, times in left.items():
             if times != self._left.get(name):
                 changed.add(name)
@@ -250,9 +231,7 @@ class ManifestTable:
         self._check_names({name: self._left[name] for name, _ in touched})
         for name, time in touched:
             if self._left[name][time] < 0:
-                raise self._contradiction(
-                    name, time, f"announced with {self._left[name][time]} rows in all", "Cancel no more rows than were announced."
-                )
+                raise errors.manifest_contradiction_negative(self.path, self.domain.format(time), name, self._left[name][time])
 
     def _check_names(self, left: Mapping[str, Mapping[Time, int]]) -> None:
         """Raise for a name that no partition can have, unless everything that was announced for it is cancelled."""
@@ -261,28 +240,8 @@ class ManifestTable:
             if problem is None:
                 continue
             if any(times.values()):
-                raise self._invalid(
-                    f"announces {sum(times.values())} rows of the partition {name!r}, which {problem}",
-                    "The ingest sets such rows aside. Cancel them (in a manifest that is a channel, add the negative count).",
-                )
+                raise errors.manifest_invalid_name(self.path, sum(times.values()), name, problem)
             self._impossible.add(name)
-
-    def _invalid(self, what: str, remedy: str) -> PolicyError:
-        return PolicyError("STRANDLINE_MANIFEST_INVALID", f"The manifest {self.path} {what}.", remedy)
-
-    def _contradiction(self, name: str, time: Time, what: str, remedy: str) -> IngestError:
-        return IngestError(
-            "STRANDLINE_MANIFEST_CONTRADICTION",
-            f"In the manifest {self.path}, {self.domain.format(time)} of {name!r} is {what}.",
-            remedy,
-        )
-
-    def _shrinks(self, name: str, time: Time, was: int, now: int) -> IngestError:
-        return IngestError(
-            "STRANDLINE_MANIFEST_SHRINKS",
-            f"The manifest {self.path} announced {was} rows for {self.domain.format(time)} of {name!r}, but now announces {now}.",
-            f"Announced rows cannot be withdrawn. Count the rows that will not arrive in the column {CANCELLED}.",
-        )
 
 
 def manifest_rows(expected: Any, time: str, partition: tuple[str, ...], domain: TimeDomain) -> pa.Table:
@@ -300,11 +259,7 @@ def manifest_rows(expected: Any, time: str, partition: tuple[str, ...], domain: 
             else:
                 flat[key] = value
         if len(partition) > 1:
-            raise PolicyError(
-                "STRANDLINE_MANIFEST_INVALID",
-                f"A mapping cannot name the partition columns {list(partition)}, because it has one key for them.",
-                "Give a table.",
-            )
+            raise errors.manifest_invalid_mapping(partition)
         columns = {time: array_of([t for _, t in flat], domain), EXPECTED: pa.array(list(flat.values()), pa.int64())}
         if partition:
             columns[partition[0]] = pa.array([str(name) for name, _ in flat], pa.string())
@@ -315,8 +270,4 @@ def manifest_rows(expected: Any, time: str, partition: tuple[str, ...], domain: 
         return expected.toArrow()
     if hasattr(expected, "to_parquet"):
         return pa.Table.from_pandas(expected, preserve_index=False)
-    raise PolicyError(
-        "STRANDLINE_MANIFEST_INVALID",
-        f"The manifest is of the type {type(expected).__name__}, which is not supported.",
-        "Give the path of a Delta table or channel, a mapping, a DataFrame or an Arrow table.",
-    )
+    raise errors.manifest_invalid_type(expected)

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 
 from strandline.errors import PolicyError, StrandlineError
-from strandline.ingest.policies.arguments import invalid_policy, split
+from strandline.ingest.policies import errors
+from strandline.ingest.policies.arguments import split
 from strandline.ingest.policies.policy import Policy
 
 __all__ = ["parse_policy", "recorded_policy"]
@@ -29,15 +30,15 @@ def parse_policy(text: str) -> Policy:
     strandline.errors.PolicyError: [STRANDLINE_POLICY_INVALID] ... Did you mean bounded? ...
     """
     if len(text) > _MAX_TEXT or _depth(text) > _MAX_DEPTH:
-        raise invalid_policy(text[:60] + "…", f"is longer than {_MAX_TEXT} characters or nests deeper than {_MAX_DEPTH}")
+        raise errors.policy_invalid_size(text, _MAX_TEXT, _MAX_DEPTH)
     match = _CALL.fullmatch(text)
     if match is None:
-        raise invalid_policy(text, "is not of the form name(arguments)")
+        raise errors.policy_invalid_form(text)
     arguments = [part.strip() for part in split(match.group(2), ",")]
     if arguments == [""]:
         arguments = []
     if not all(arguments):
-        raise invalid_policy(text, "has an empty argument")
+        raise errors.policy_invalid_empty_argument(text)
     return _made(match.group(1), arguments, text)
 
 
@@ -48,23 +49,15 @@ def _made(name: str, arguments: list[str], text: str) -> Policy:
     except StrandlineError:
         raise
     except Exception as error:  # the module runs when it is imported
-        raise _failed(text, name, error) from error
+        raise errors.policy_failed_to_make(text, name, error) from error
     try:
         return kind.from_arguments(arguments)
     except StrandlineError as error:
         if isinstance(error, PolicyError) or _imports.get() or name in Policy.kinds():
             raise  # it says what is wrong with the text
-        raise _failed(text, name, error) from error
+        raise errors.policy_failed_to_make(text, name, error) from error
     except Exception as error:
-        raise _failed(text, name, error) from error
-
-
-def _failed(text: str, name: str, error: Exception) -> PolicyError:
-    return PolicyError(
-        "STRANDLINE_POLICY_FAILED",
-        f"The policy {text[:300]!r} cannot be made, because {name} raised {type(error).__name__}: {str(error)[:300]}",
-        "Correct the class, so that it accepts what its arguments method returns, or has returned before.",
-    )
+        raise errors.policy_failed_to_make(text, name, error) from error
 
 
 _imports: ContextVar[bool] = ContextVar("_imports", default=True)
@@ -114,36 +107,19 @@ def policy_class(name: str, text: str) -> type[Policy]:
     if ":" not in name:
         near = difflib.get_close_matches(name, list(ours), n=1)
         hint = f"Did you mean {near[0]}? " if near else ""
-        known = ", ".join(sorted(ours))
-        raise PolicyError(
-            "STRANDLINE_POLICY_INVALID",
-            f"The policy {text!r} names {name!r}, which does not exist.",
-            f"{hint}The policies are {known}, and package.module:Class for a policy of your own.",
-        )
+        raise errors.policy_invalid_unknown(text, name, hint, sorted(ours))
     if not _imports.get():
         for loaded in _loaded():
             if loaded.name() == name:
                 return loaded
-        raise PolicyError(
-            "STRANDLINE_POLICY_INVALID",
-            f"The policy {text!r} of a log names {name!r}, which is not loaded.",
-            "Import its module where the Spark driver runs, before the query starts.",
-        )
+        raise errors.policy_invalid_unloaded(text, name)
     module, _, attribute = name.partition(":")
     try:
         found: object = importlib.import_module(module)
         for part in attribute.split("."):
             found = getattr(found, part)
     except (ImportError, AttributeError) as error:
-        raise PolicyError(
-            "STRANDLINE_POLICY_INVALID",
-            f"The policy {text!r} names {name!r}, which cannot be imported ({error}).",
-            "Install its module where the Spark driver runs.",
-        ) from None
+        raise errors.policy_invalid_import(text, name, error) from None
     if not (isinstance(found, type) and issubclass(found, Policy)):
-        raise PolicyError(
-            "STRANDLINE_POLICY_INVALID",
-            f"The policy {text!r} names {name!r}, which is not a class of policies.",
-            "Derive it from strandline.ingest.Policy.",
-        )
+        raise errors.policy_invalid_class(text, name)
     return found

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from strandline.channel.statements.nullable_int64 import Ints, Mask
-from strandline.errors import PolicyError
+from strandline.ingest.policies import errors
 from strandline.ingest.policies.arguments import split_named
 from strandline.time.domain import Time, TimeDomain
 
@@ -241,9 +241,7 @@ class Policy(ABC):
         try:
             signature(cls).bind(*positional, **named)
         except TypeError as error:
-            raise PolicyError(
-                "STRANDLINE_POLICY_INVALID", f"The arguments of {cls.name()} are invalid: {error}.", "See its documentation."
-            ) from None
+            raise errors.policy_invalid_arguments(cls.name(), error) from None
         return cls(*positional, **named)
 
     def __init_subclass__(cls) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from strandline.errors import PolicyError
+from strandline.ingest.policies import errors
 from strandline.ingest.policies.arguments import quote
 from strandline.ingest.policies.parser import parse_policy
 from strandline.ingest.policies.policy import Observation, Policy
@@ -62,11 +62,7 @@ class Heartbeat(Policy):
         self.policy = parse_policy(policy) if isinstance(policy, str) else policy
         inner = self.policy
         if inner is not None and (inner.mark_column or inner.silent_column or inner.needs_times or len(inner.by_pattern()) > 1):
-            raise PolicyError(
-                "STRANDLINE_POLICY_INVALID",
-                f"heartbeat({column}) cannot contain {self.policy}, which has columns or partitions of its own.",
-                "Give it ordered() or bounded(…). Combine other policies in composed(a-*: heartbeat(…), *: punctuated(…)).",
-            )
+            raise errors.policy_invalid_heartbeat(column, self.policy)
 
     @property
     def mark_column(self) -> str | None:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
 from strandline.channel import Progress
+from strandline.ingest import errors
 from strandline.ingest.names import CORRECTIONS
-from strandline.ingest.state.readers import Unfit, invalid, listed, number, row, shown
+from strandline.ingest.state.readers import Unfit, listed, number, row
 from strandline.ingest.state.record import Key, Record
 
 __all__ = ["CorrectionsState", "Ranges"]
@@ -19,10 +20,10 @@ Ranges: TypeAlias = Mapping[str, Sequence[Sequence[int]]]
 
 def _ranges(value: Any) -> Any:
     if value is not None and not isinstance(value, dict):
-        raise invalid(f"the range of corrections is {shown(value)}, which is not an object.")
+        raise errors.ingest_state_invalid_object("the range of corrections", value)
     for query, spans in (value or {}).items():
         if not _in_order(spans):
-            raise invalid(f"the range of corrections has {shown(spans)} for {query!r}.")
+            raise errors.ingest_state_invalid("the range of corrections", spans, query)
     return value
 
 

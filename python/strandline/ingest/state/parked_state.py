@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from strandline.channel import ProducerState
+from strandline.ingest import errors
 from strandline.ingest.names import PARKED_FOLDER
-from strandline.ingest.state.readers import Unfit, anything, count, invalid, listed, number, row, text
+from strandline.ingest.state.readers import Unfit, anything, count, listed, number, row, text
 from strandline.ingest.state.record import Key, Record
 
 __all__ = ["ListState", "ParkedState", "parcels_of_list", "refuse_twice"]
@@ -108,7 +109,7 @@ def refuse_twice(paths: Iterable[str]) -> None:
     """Raise :class:`IngestError` ``STRANDLINE_INGEST_STATE_INVALID`` if a parked file is named twice: it would join twice."""
     known = list(paths)
     if len(set(known)) < len(known):
-        raise invalid("a parked file is named twice.")
+        raise errors.ingest_state_invalid_twice()
 
 
 def parcels_of_list(path: str, data: bytes) -> Sequence[Any]:
@@ -117,5 +118,5 @@ def parcels_of_list(path: str, data: bytes) -> Sequence[Any]:
         value = json.loads(data)
         parcels: Sequence[Any] = listed(_parcel)(value.get("parked") if isinstance(value, dict) else None)
     except (ValueError, RecursionError, Unfit):
-        raise invalid(f"the file {path!r} is not a list of parked rows.") from None
+        raise errors.ingest_state_invalid_list(path) from None
     return parcels

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from strandline.channel import WriterSession
 from strandline.channel.statements.nullable_int64 import is_number
-from strandline.errors import IngestError
+from strandline.json_value import JsonObject
 
 __all__ = [
     "Reader",
@@ -15,13 +15,11 @@ __all__ = [
     "anything",
     "count",
     "flag",
-    "invalid",
     "listed",
     "moment",
     "number",
     "row",
     "session",
-    "shown",
     "text",
     "text_or_null",
 ]
@@ -85,13 +83,13 @@ def moment(value: Any) -> int:
     return value
 
 
-def session(value: Any) -> dict[str, Any]:
+def session(value: Any) -> JsonObject:
     """Return the JSON form of a :class:`WriterSession`."""
     try:
         WriterSession.from_json(value)
     except ValueError:
         raise Unfit from None
-    result: dict[str, Any] = value
+    result: JsonObject = value
     return result
 
 
@@ -119,19 +117,3 @@ def row(*readers: Reader) -> Reader:
         return value
 
     return read
-
-
-def shown(value: Any) -> str:
-    """Return a value for an error's text."""
-    result = repr(value)
-    return result if len(result) <= 100 else f"{result[:100]}…"
-
-
-def invalid(problem: str) -> IngestError:
-    """Return the error for a state that cannot be used."""
-    return IngestError(
-        "STRANDLINE_INGEST_STATE_INVALID",
-        f"What the channel's log states for ingests cannot be used: {problem} Nothing was written.",
-        "The log is damaged, or something other than an ingest wrote this state. Restore the log from a backup, or ingest into a "
-        "new channel. If a newer release of Strandline wrote it, use that release.",
-    )

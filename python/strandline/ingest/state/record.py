@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from strandline.ingest.state.readers import Reader, Unfit, invalid, shown
+from strandline.ingest import errors
+from strandline.ingest.state.readers import Reader, Unfit
+from strandline.json_value import JsonObject
 
 __all__ = ["Key", "Record"]
 
@@ -60,12 +62,14 @@ class Record:
         if value is None:
             return cls()
         if not isinstance(value, dict):
-            raise invalid(f"{what} is {shown(value)}, which is not an object.")
+            raise errors.ingest_state_invalid_object(what, value)
         try:
             return cls._parse(value)
         except _Wrong as wrong:
             key = wrong.key
-            raise invalid(f"{what} has {shown(value[key]) if key in value else 'nothing'} for {key!r}.") from None
+            if key not in value:
+                raise errors.ingest_state_invalid_lacking(what, key) from None
+            raise errors.ingest_state_invalid(what, value[key], key) from None
 
     @classmethod
     def inner(cls: type[_R], value: Any) -> _R:
@@ -78,12 +82,12 @@ class Record:
             raise Unfit from None
 
     @classmethod
-    def _parse(cls: type[_R], value: dict[str, Any]) -> _R:
+    def _parse(cls: type[_R], value: JsonObject) -> _R:
         for key in cls._REQUIRED:
             if key not in value:
                 raise _Wrong(key)
         fields: dict[str, Any] = {}
-        more: dict[str, Any] = {}
+        more: JsonObject = {}
         for key, each in value.items():
             known = cls.KEYS.get(key)
             try:
@@ -103,7 +107,7 @@ class Record:
         self.__dict__.update(fields)
         return self
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the object."""
         result = {}
         for key in self.order:

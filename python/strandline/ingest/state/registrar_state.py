@@ -9,9 +9,10 @@ from typing import Any
 
 from strandline.channel import Commit, Progress
 from strandline.channel.statements.statement import REGISTRAR
+from strandline.ingest import errors
 from strandline.ingest.names import BY_KEYS, CORRECTIONS, NAMES_KEY, PARKED
 from strandline.ingest.state.query_entry import QueryEntry
-from strandline.ingest.state.readers import invalid, shown
+from strandline.json_value import JsonObject
 
 __all__ = ["RegistrarState", "own_names"]
 
@@ -44,18 +45,18 @@ class RegistrarState:
         if value is None:
             return cls()
         if not isinstance(value, dict):
-            raise invalid(f"the registrar's state is {shown(value)}, which is not an object.")
+            raise errors.ingest_state_invalid_object("the registrar's state", value)
         values = {}
         for key, each in value.items():
             if key.encode("utf-8", "replace").decode() != key:
-                raise invalid(f"the registrar's state has the name {shown(key)}, which is not text.")
+                raise errors.ingest_state_invalid_name(key)
             if key == NAMES_KEY and each != BY_KEYS:
-                raise invalid(f"the registrar's state has {shown(each)} for {key!r}.")
+                raise errors.ingest_state_invalid("the registrar's state", each, key)
             is_entry = isinstance(each, dict)
             values[key] = QueryEntry.from_json(each, f"the entry of query {key!r}") if is_entry else each
         return cls(values)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the state."""
         return {key: each.to_json() if isinstance(each, QueryEntry) else each for key, each in self.values.items()}
 

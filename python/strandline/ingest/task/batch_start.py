@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from glob import escape
 
 from strandline.channel.statements.nullable_int64 import Ints, Mask
-from strandline.errors import IngestError
+from strandline.ingest import errors
 from strandline.ingest.clocks.tick import Tick
 from strandline.ingest.names import matched
 from strandline.time.domain import Time
@@ -97,20 +96,8 @@ class BatchStart:
         if self.admits(partition):
             return self.joining
         if self.admitted and partition in self.admitted:
-            raise IngestError(
-                "STRANDLINE_PARTITION_UNKNOWN",
-                f"Partition {partition!r} does not belong to this ingest. The entry {partition!r} of partitions is a pattern "
-                "that does not match this name. Nothing of the batch was written.",
-                f"To name the partition, write {escape(partition)!r} in partitions, as Python's glob.escape does.",
-            )
-        known = sorted(self.holds)
-        shown = ", ".join(known[:10]) + (f" and {len(known) - 10} more" if len(known) > 10 else "")
-        raise IngestError(
-            "STRANDLINE_PARTITION_UNKNOWN",
-            f"Partition {partition!r} does not belong to this ingest. Its partitions: {shown or 'none'}. Nothing of the batch "
-            "was written.",
-            "Add the partition to partitions, add a pattern such as 'kafka-*', or leave partitions out.",
-        )
+            raise errors.partition_unknown_pattern(partition)
+        raise errors.partition_unknown_in_ingest(partition, self.holds)
 
     def admits(self, partition: str) -> bool:
         """Return whether a partition with that name may join."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from glob import escape
 from types import TracebackType
 from typing import NamedTuple, TypeAlias
 
@@ -13,11 +12,13 @@ import pyarrow as pa
 from strandline.channel import FileWriter
 from strandline.channel.write.file_writer import conform
 from strandline.errors import IngestError
+from strandline.ingest import errors
 from strandline.ingest.columns.time_column import EPOCH, UNPARSABLE, check_times, shown_value
 from strandline.ingest.future import FutureCheck
 from strandline.ingest.late.late_table import STAGED
 from strandline.ingest.late.promises import without_least
 from strandline.ingest.names import WHOLE_STREAM, matched, partition_name_problem, partition_names
+from strandline.ingest.policies.errors import policy_missing
 from strandline.ingest.policies.policy import Observation, ObservationColumns
 from strandline.ingest.settings import Settings
 from strandline.ingest.task.ahead import AheadWriter
@@ -184,18 +185,9 @@ class IngestTask:
         if found is None:
             need = next((i for i, (pattern, _) in enumerate(self._settings.needs) if matched(pattern, name)), None)
             if not matched(name, name) and any(pattern == name for pattern, _ in self._settings.needs):
-                raise IngestError(
-                    "STRANDLINE_POLICY_MISSING",
-                    f"The policy has the pattern {name!r}, which does not match the partition of that name: letters in brackets "
-                    "are alternatives. Nothing of the batch was written.",
-                    f"To name the partition in the policy, write {escape(name)!r}, as Python's glob.escape does.",
-                )
+                raise errors.policy_missing_pattern(name)
             if need is None:
-                raise IngestError(
-                    "STRANDLINE_POLICY_MISSING",
-                    f"No pattern of the policy matches partition {name!r}. Its patterns: {[p for p, _ in self._settings.needs]}.",
-                    "Add a pattern at the end, such as *: ordered().",
-                )
+                raise policy_missing(name, [pattern for pattern, _ in self._settings.needs])
             found = self._known[name] = _Partition(tuple(self._start.of(name)), need)
         return found
 
@@ -383,20 +375,10 @@ class IngestTask:
             return self._future.refused(name, value, REASONS[codes[row]])
         if codes[row] != LATE:
             value = shown_value(table.column(self._settings.time)[row])
-            return IngestError(
-                "STRANDLINE_ROW_INVALID",
-                f"A row of partition {name!r} with {self._settings.time} = {value} is invalid ({REASONS[codes[row]]}), and "
-                "onLate is fail. Nothing of the batch was written.",
-                "Correct the row at the source, or set onLate to setAside.",
-            )
+            return errors.row_invalid(name, self._settings.time, value, REASONS[codes[row]])
         time = times_of(check_times(table.column(self._settings.time).slice(row, 1), domain)[0], domain)[0]
         held = known[at[row]].holds
-        return IngestError(
-            "STRANDLINE_ROW_LATE",
-            f"A row of partition {name!r} with {self._settings.time} = {domain.format(time)} is late, because the partition "
-            f"holds {Antichain(domain, held).format()}, and onLate is fail. Nothing of the batch was written.",
-            "Use a policy that promises less (a greater delay, a manifest), or set onLate to setAside.",
-        )
+        return errors.row_late(name, self._settings.time, domain.format(time), Antichain(domain, held).format())
 
     def __enter__(self) -> IngestTask:
         return self

@@ -35,8 +35,9 @@ def _at_once(given: Given, changes: Changes) -> tuple[Observations, Changes]:
     now = PartitionState().changed(at=batch.moment.now_ms)
     if given.clock.judges:
         now = given.clock.heard(given.policy, now)
+    numbers = {key: value for key, value in now.to_json().items() if isinstance(value, int)}  # nothing else was set
     counts = {"aside": batch.aside_by_partition, "future": batch.future}
-    left, moves = decision_columns.capability_updates(seen, table, given.policy, given.settings.domain, now.to_json(), counts)
+    left, moves = decision_columns.capability_updates(seen, table, given.policy, given.settings.domain, numbers, counts)
     return left, changes.then(Changes(moves=moves))
 
 
