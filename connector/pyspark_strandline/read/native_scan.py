@@ -7,14 +7,14 @@ import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow.fs import LocalFileSystem
 
 from pyspark_strandline.options import ReadOptions
-from pyspark_strandline.read import errors, statistics
+from pyspark_strandline.read import errors
+from pyspark_strandline.read.statistics import Statistics, of_files
 from strandline.delta.data_file import DataFile, schema_mark
 from strandline.delta.data_file_columns import DataFiles
 from strandline.delta.storage import LocalStore, inside, open_store
@@ -52,9 +52,9 @@ class Decision:
     reason: str | None = None
     tolerant: bool = False
     required: bool = False
-    statistics: dict[str, Any] | None = None
+    statistics: Statistics | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the JSON that the shim reads in a batch's first partition (docs/protocol.md).
 
         >>> Decision([], reason="nativeScan is off").to_json()
@@ -62,7 +62,7 @@ class Decision:
         """
         if self.root is None:
             return {"native": False, "reason": self.reason}
-        result: dict[str, Any] = {
+        result: dict[str, object] = {
             "native": True,
             "root": self.root,
             "ignoreMissingFiles": self.tolerant,
@@ -118,7 +118,7 @@ class NativeScan:
                 self._store.location,
                 tolerant=not self._options.fail_on_data_loss,
                 required=mode == "on",
-                statistics=statistics.of_files(files, schema, filtered) if filtered else None,
+                statistics=of_files(files, schema, filtered) if filtered else None,
             )
         if mode == "on":
             raise errors.native_scan_refused(self._options.path, reason)

@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
 
 from pyspark.sql.types import StringType, StructField, StructType
 
@@ -129,7 +128,7 @@ class Inputs:
         queries = {} if self.graph is None else self.graph.queries
         return name not in self.between and any(name in each.reads for query, each in queries.items() if query != self.query)
 
-    def feedback_to_json(self) -> dict[str, Any]:
+    def feedback_to_json(self) -> dict[str, dict[str, object]]:
         """Return for each channel of the loop that the query writes its id, and the steps that the rows must take to it."""
         writes = {} if self.graph is None else self.graph.queries[self.query].writes
         return {

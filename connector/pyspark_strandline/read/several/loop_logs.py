@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pyspark_strandline.options import ReadOptions
 from pyspark_strandline.read import errors
@@ -12,6 +12,7 @@ from pyspark_strandline.read.several.inputs import Inputs
 from strandline.channel import Commit, Progress
 from strandline.channel.progress.query_producer_state import QueryProducerState
 from strandline.errors import StrandlineError
+from strandline.json_value import JsonObject
 from strandline.loop import Arrival, QueryState, arrivals_of
 from strandline.time.domain import Time
 
@@ -177,7 +178,7 @@ def times_of(commit: Commit, inputs: Inputs, name: str) -> Iterator[tuple[Time, 
         yield from ((enter(span.low), enter(span.high)) for span in commit.statement.spans)
 
 
-def _stated(progress: Progress, path: str) -> dict[str, Any] | None:
+def _stated(progress: Progress, path: str) -> JsonObject | None:
     """Return what the writer of a channel states about the loop; ``None`` before its first commit."""
     names = list(progress.producers)
     if len(names) != 1:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any
 
 from pyspark_strandline.read import errors
 from pyspark_strandline.read.offset import Offset
@@ -118,7 +117,7 @@ class SeveralOffsets:
             raise errors.offset_invalid_several(value, "its inputs must have the frontiers of its channels")
         return Cut(positions, together, first)
 
-    def _check_same_source(self, value: Mapping[str, Any], each: Mapping[str, object]) -> None:
+    def _check_same_source(self, value: Mapping[str, object], each: Mapping[str, object]) -> None:
         """Raise if the offset is one of other channels, of another loop, or of another form."""
         inputs = self._inputs
         if list(each) != list(inputs.channels):
@@ -131,11 +130,12 @@ class SeveralOffsets:
             if had != has:
                 raise errors.checkpoint_mismatch_source(what, had, has)
 
-    def _in_loop(self, value: Mapping[str, Any], positions: Mapping[str, Offset], first: int, graph: LoopGraph) -> Cut:
+    def _in_loop(self, value: Mapping[str, object], positions: Mapping[str, Offset], first: int, graph: LoopGraph) -> Cut:
         inputs = self._inputs
         if value.get("checksum") != checksum(value):
             raise errors.offset_invalid_several(value, "its checksum is not that of its other fields")
-        if any(type(count) is not int or count < 0 for count in (value.get("rows"), value.get("outside"))):
+        rows, outside, begun = value.get("rows"), value.get("outside"), value.get("begun")
+        if type(rows) is not int or rows < 0 or type(outside) is not int or outside < 0:
             raise errors.offset_invalid_several(value, "rows and outside must be whole numbers of 0 or more")
         stated = self._same_loop(value, graph)
         try:
@@ -145,24 +145,25 @@ class SeveralOffsets:
             raise errors.offset_invalid_several(value, str(error)) from error
         if not all(rounds.frontier.less_equal(time) for time in inputs.outside({n: p.frontier for n, p in positions.items()})):
             raise errors.offset_invalid_several(value, "its frontier must not be ahead of a channel's")
-        if type(value.get("begun")) is not bool:
+        if type(begun) is not bool:
             raise errors.offset_invalid_several(value, "begun must be true or false")
         if stated is None:
             writer = value.get("writer")
             writers: Mapping[str, str] = dict.fromkeys(inputs.rounds_come_by, writer) if isinstance(writer, str) else {}
             consumed: Mapping[str, int] = dict.fromkeys(inputs.rounds_come_by, 0)
         else:
-            if not isinstance(value.get("writers"), dict):
+            named = value.get("writers")
+            if not isinstance(named, dict):
                 raise errors.offset_invalid_several(value, "it has no writers of the loop's channels")
-            writers = value["writers"]
+            writers = named
             try:
                 consumed = QueryState.from_json(graph, inputs.query, stated).consumed
             except (ValueError, StrandlineError) as error:
                 raise errors.offset_invalid_several(value, str(error)) from error
-        loop = LoopPosition(rounds, value["rows"], value["outside"], writers, consumed, value["begun"], entered)
+        loop = LoopPosition(rounds, rows, outside, writers, consumed, begun, entered)
         return Cut(positions, rounds.frontier, first, loop)
 
-    def _same_loop(self, value: Mapping[str, Any], graph: LoopGraph) -> Mapping[str, Any] | None:
+    def _same_loop(self, value: Mapping[str, object], graph: LoopGraph) -> Mapping[str, object] | None:
         """Return what the query states to others; ``None`` without others. Raises if the loop had another definition then."""
         inputs = self._inputs
         if ("loop" in value) != inputs.has_others:
