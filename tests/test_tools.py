@@ -114,7 +114,7 @@ DONE = [
         f"python/strandline/{name}"
         for name in ("cli", "dataflow", "delta", "ingest", "loop", "page", "report", "scope", "testing", "tracker")
     ),
-    *(f"connector/pyspark_strandline/{name}" for name in ("loops", "operators", "options")),
+    *(f"connector/pyspark_strandline/{name}" for name in ("loops", "operators", "options", "read", "resume", "write")),
     *(
         f"connector/pyspark_strandline/{name}.py"
         for name in ("column_types", "data_source", "hadoop_storage", "schema", "session")

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from pyspark_strandline.options import ReadOptions
+from pyspark_strandline.read import errors
 from pyspark_strandline.read.admission_limits import AdmissionLimits
 from pyspark_strandline.read.log_cursor import LogCursor
 from pyspark_strandline.read.offset import SNAPSHOT_UNCHOSEN, Offset
-from pyspark_strandline.resume.beginnings import as_before
 from strandline.channel import Channel, Commit, Progress
 from strandline.channel.statements.beginning import Beginning
 from strandline.channel.statements.inputs import Input
 from strandline.delta.data_file_columns import DataFiles
-from strandline.errors import ChannelError, LogError, StrandlineError
+from strandline.errors import ChannelError, LogError
 from strandline.time.antichain import Antichain
 
 __all__ = ["BatchPlanner", "ChannelBatch"]
@@ -78,11 +78,7 @@ class BatchPlanner:
         newest = self.cursor.newest()
         version = newest + 1 if start == "latest" else int(start)
         if version > newest + 1:
-            raise StrandlineError(
-                "STRANDLINE_VERSION_MISSING",
-                f"startingVersion is {version}, but the newest version of {channel.path} is {newest}.",
-                f"Give a version up to {newest + 1}, or latest.",
-            )
+            raise errors.version_missing(version, channel.path, newest)
         frontier = channel.frontier_at(version - 1) if version > 0 else least
         return Offset(channel.table_id, version, 0, frontier, began=Beginning(commit=version, lossy=self._is_lossy))
 
@@ -148,16 +144,14 @@ class BatchPlanner:
 
     def _end_at_in_snapshot(self, begin: Offset, read: Input) -> Offset:
         if read.snapshot is None and read.file:
-            raise self._no_end(read, "reads its rows from a snapshot, which ends between two commits", as_before(read.began))
+            raise errors.resume_impossible_snapshot(self._channel.path, read)
         version = read.commit - 1
         commit = self.cursor.read(version)
         after = None if commit is None else commit.identity
         try:
             files, progress = self._channel.snapshot_files(version), self._channel.progress_at(version)
         except (ChannelError, LogError) as error:
-            raise self._no_end(
-                read, "cannot read it there any more, because its log was cleaned up", "Restore its log."
-            ) from error
+            raise errors.resume_impossible_cleaned(self._channel.path, read) from error
         if read.snapshot is not None:
             began = Beginning(snapshot=version)
             return Offset(begin.channel, read.commit, read.file, begin.frontier, version, after, began).within(len(files))
@@ -166,9 +160,9 @@ class BatchPlanner:
 
     def _end_at_in_log(self, begin: Offset, read: Input) -> Offset:
         if read.snapshot is not None:
-            raise self._no_end(read, "reads commit by commit", "Set startingVersion to snapshot, as it was.")
+            raise errors.resume_impossible_commits(self._channel.path, read)
         if (read.commit, read.file) < (begin.commit, begin.file):
-            raise self._no_end(read, f"begins at commit {begin.commit}", as_before(read.began))
+            raise errors.resume_impossible_begun(self._channel.path, read, begin.commit)
         progress, after, began = self._progress_before(begin), begin.after, begin.began
         files: list[DataFiles] = []
         for version in range(begin.commit, read.commit):
@@ -184,17 +178,6 @@ class BatchPlanner:
             files.append(new[: read.file])
             self.cursor.keep(commit)
         return self._plan(begin, end, files).end
-
-    def _no_end(self, read: Input, does: str, remedy: str) -> StrandlineError:
-        had = f"file {read.file} of commit {read.commit}" if read.file else f"commit {read.commit}"
-        if read.snapshot is not None:
-            had = f"file {read.file} of the snapshot of version {read.snapshot}"
-        return StrandlineError(
-            "STRANDLINE_RESUME_IMPOSSIBLE",
-            f"The query that wrote the output had read {self._channel.path} up to {had}, but the new query {does}. So its first "
-            "batch cannot end there.",
-            f"{remedy} Or write into a new channel, which gets all rows, and let the readers change to it.",
-        )
 
     def _end_in_snapshot(self, begin: Offset, limits: AdmissionLimits) -> Offset:
         version = begin.snapshot

@@ -9,6 +9,7 @@ import json
 import logging
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -16,7 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql.datasource import InputPartition
 
-from pyspark_strandline.read.native_scan import Decision, data_file_missing
+from pyspark_strandline.read import errors
+from pyspark_strandline.read.native_scan import Decision
 from strandline.delta.data_file_columns import DataFiles
 from strandline.delta.read_file import open_parquet
 from strandline.delta.storage import Store
@@ -31,8 +33,26 @@ _MOST_PARTS = 20_000
 _BATCH_ROWS = 1 << 17
 
 
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """The files that one partition reads.
+
+    Attributes:
+        paths: Their paths.
+        sizes: Their sizes in bytes, as the log says them.
+        shared: For each file of which it reads a part: the file's number, the part's number and the number of parts.
+    """
+
+    paths: list[str] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    shared: list[tuple[int, int, int]] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, object]:
+        return {"paths": self.paths, "sizes": self.sizes} | ({"shared": self.shared} if self.shared else {})
+
+
 def plan(
-    decision: Decision, max_bytes: int, min_partitions: int | None, beside: Mapping[str, Any] = MappingProxyType({})
+    decision: Decision, max_bytes: int, min_partitions: int | None, beside: Mapping[str, object] = MappingProxyType({})
 ) -> list[InputPartition]:
     """Pack files into partitions, in order, as Spark's own file sources do: of about equal size, at most ``max_bytes``.
 
@@ -54,26 +74,26 @@ def plan(
     total = sum(files.sizes) + _OPEN_COST_BYTES * len(files)
     max_bytes = max(max_bytes, -(-total // _MOST_PARTS))
     target = max(1, min(max_bytes, max(_OPEN_COST_BYTES, -(-total // wanted))))
-    partitions: list[dict[str, Any]] = [_empty()]
+    shares = [_Share()]
     filled = 0
     for path, bytes_ in zip(files.paths, files.sizes, strict=True):
         parts = max(1, -(-bytes_ // max_bytes))
         size = bytes_ // parts
         for part in range(parts):
             if filled and filled + size > target:
-                partitions.append(_empty())
+                shares.append(_Share())
                 filled = 0
-            current = partitions[-1]
+            current = shares[-1]
             if parts > 1:
-                current.setdefault("shared", []).append((len(current["paths"]), part, parts))
-            current["paths"].append(path)
-            current["sizes"].append(bytes_)
+                current.shared.append((len(current.paths), part, parts))
+            current.paths.append(path)
+            current.sizes.append(bytes_)
             filled += size + _OPEN_COST_BYTES
-    partitions[0]["scan"] = decision.to_json()
-    return [_partition({**value, **beside}) for value in partitions]
+    first, *rest = (share.to_json() for share in shares)
+    return [_partition({**value, **beside}) for value in ({**first, "scan": decision.to_json()}, *rest)]
 
 
-def hand_over(decision: Decision, beside: Mapping[str, Any] = MappingProxyType({})) -> list[InputPartition]:
+def hand_over(decision: Decision, beside: Mapping[str, object] = MappingProxyType({})) -> list[InputPartition]:
     """Return the decision and the files for the shim, which requests them. Python's tasks do not read these files.
 
     The fields of ``beside`` are added.
@@ -86,11 +106,7 @@ def hand_over(decision: Decision, beside: Mapping[str, Any] = MappingProxyType({
     return [_partition(scan if decision.root is None else {"paths": files.paths, "sizes": files.sizes, **scan})]
 
 
-def _empty() -> dict[str, Any]:
-    return {"paths": [], "sizes": []}
-
-
-def _partition(value: dict[str, Any]) -> InputPartition:
+def _partition(value: Mapping[str, object]) -> InputPartition:
     return InputPartition(json.dumps(value, separators=(",", ":")))
 
 
@@ -105,7 +121,7 @@ def read(store: Store, partition: InputPartition, schema: pa.Schema, fail_on_dat
                 yield from _conform(parquet, part, parts, schema)
         except FileNotFoundError:
             if fail_on_data_loss:
-                raise data_file_missing(path, store.location) from None
+                raise errors.data_file_missing(path, store.location) from None
             _log.warning(
                 "The data file %r of %s does not exist. Its rows are skipped (failOnDataLoss=false).", path, store.location
             )
@@ -126,11 +142,11 @@ def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     if batch.schema.equals(schema):
         return batch
     arrays: list[Any] = []
-    for field in schema:
-        at = batch.schema.get_field_index(field.name)
+    for wanted in schema:
+        at = batch.schema.get_field_index(wanted.name)
         if at < 0:
-            arrays.append(pa.nulls(batch.num_rows, field.type))
+            arrays.append(pa.nulls(batch.num_rows, wanted.type))
         else:
             column = batch.column(at)
-            arrays.append(column if column.type.equals(field.type) else column.cast(field.type))
+            arrays.append(column if column.type.equals(wanted.type) else column.cast(wanted.type))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

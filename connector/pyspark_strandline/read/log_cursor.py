@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pyspark_strandline.options import ReadOptions
+from pyspark_strandline.read import errors
 from strandline.channel import Channel, Commit, Log, LogError
 
 __all__ = ["LogCursor"]
@@ -101,23 +102,13 @@ class LogCursor:
                 raise
             was, now = self.channel, Channel.open(*self._place)
             if (was.table_id, was.time_column, was.domain) != (now.table_id, now.time_column, now.domain):
-                raise LogError(
-                    "STRANDLINE_CHANNEL_REPLACED",
-                    f"The table {now.path} has another id or time column than when the query began to read it.",
-                    "Start the query again with a new checkpoint, or restore the former table.",
-                ) from None
+                raise errors.channel_replaced_table(now.path) from None
             self.channel = now
 
     def check_reached(self, version: int) -> None:
         """Raise if the log ends before a version that was read: it was restored to an earlier state."""
         if version > self.newest():
-            raise LogError(
-                "STRANDLINE_CHANNEL_REPLACED",
-                f"The query has read commit {version} of {self.channel.path}, whose newest commit is now {self.newest()}. The "
-                "log was restored to an earlier state, or lost commits in a power failure.",
-                "Restore the newest state of the log. Or start the query with a new checkpoint and a new output, because its "
-                "output has results of rows that are gone.",
-            )
+            raise errors.channel_replaced_log(version, self.channel.path, self.newest())
 
     def is_whole(self) -> bool:
         """Whether every row can still be read commit by commit.

@@ -7,20 +7,19 @@ import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow.fs import LocalFileSystem
 
 from pyspark_strandline.options import ReadOptions
-from pyspark_strandline.read import statistics
+from pyspark_strandline.read import errors
+from pyspark_strandline.read.statistics import Statistics, of_files
 from strandline.delta.data_file import DataFile, schema_mark
 from strandline.delta.data_file_columns import DataFiles
 from strandline.delta.storage import LocalStore, inside, open_store
-from strandline.errors import StrandlineError
 
-__all__ = ["Decision", "NativeScan", "data_file_missing"]
+__all__ = ["Decision", "NativeScan"]
 
 _log = logging.getLogger(__name__)
 
@@ -53,9 +52,9 @@ class Decision:
     reason: str | None = None
     tolerant: bool = False
     required: bool = False
-    statistics: dict[str, Any] | None = None
+    statistics: Statistics | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the JSON that the shim reads in a batch's first partition (docs/protocol.md).
 
         >>> Decision([], reason="nativeScan is off").to_json()
@@ -63,7 +62,7 @@ class Decision:
         """
         if self.root is None:
             return {"native": False, "reason": self.reason}
-        result: dict[str, Any] = {
+        result: dict[str, object] = {
             "native": True,
             "root": self.root,
             "ignoreMissingFiles": self.tolerant,
@@ -119,14 +118,10 @@ class NativeScan:
                 self._store.location,
                 tolerant=not self._options.fail_on_data_loss,
                 required=mode == "on",
-                statistics=statistics.of_files(files, schema, filtered) if filtered else None,
+                statistics=of_files(files, schema, filtered) if filtered else None,
             )
         if mode == "on":
-            raise StrandlineError(
-                "STRANDLINE_NATIVE_SCAN_REFUSED",
-                f"Option nativeScan is on, but the JVM cannot read this batch of {self._options.path}: {reason}.",
-                "Set nativeScan to auto, so that Python reads such a batch.",
-            )
+            raise errors.native_scan_refused(self._options.path, reason)
         return Decision(files, reason=reason)
 
     def _reason_of_the_channel(self, schema: pa.Schema) -> str | None:
@@ -163,7 +158,7 @@ class NativeScan:
             return files, None
         gone = [path for path, size in zip(files.paths, sizes, strict=True) if size is None]
         if gone and self._options.fail_on_data_loss:
-            raise data_file_missing(gone[0], directory)
+            raise errors.data_file_missing(gone[0], directory)
         for path in gone:
             _log.warning("The data file %r of %s does not exist. Its rows are skipped (failOnDataLoss=false).", path, directory)
         found = [(file, size) for file, size in zip(files, sizes, strict=True) if size is not None]
@@ -193,16 +188,6 @@ class NativeScan:
 def _sizes(directory: str, paths: Sequence[str]) -> list[int | None]:
     """Return the sizes of files, ``None`` for a missing file."""
     return [info.size for info in LocalFileSystem().get_file_info([f"{directory}/{path}" for path in paths])]
-
-
-def data_file_missing(path: str, location: str) -> StrandlineError:
-    """Return the error for a data file that the log names and that does not exist."""
-    return StrandlineError(
-        "STRANDLINE_DATA_FILE_MISSING",
-        f"The channel's log names the data file {path!r} of {location}, but the file does not exist.",
-        "VACUUM may have removed it. Restore the file, start with startingVersion=snapshot and a new checkpoint, or set "
-        "failOnDataLoss to false to skip its rows.",
-    )
 
 
 def _unreadable(schema: pa.Schema) -> Iterator[str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pyspark_strandline.read import errors
 from strandline.channel.statements.beginning import Beginning
-from strandline.errors import StrandlineError
 from strandline.time.antichain import Antichain
 from strandline.time.domain import TimeDomain
 
@@ -77,40 +77,28 @@ class Offset:
         strandline.errors.StrandlineError: [STRANDLINE_CHECKPOINT_MISMATCH] ...
         """
         if not isinstance(value, dict) or value.get("strandline") != _VERSION:
-            raise StrandlineError(
-                "STRANDLINE_OFFSET_VERSION",
-                f"The checkpoint's offset {str(value)[:200]} does not have version {_VERSION} of strandline's offsets.",
-                "Use the strandline release that wrote the checkpoint, or a new checkpoint.",
-            )
+            raise errors.offset_version(value, _VERSION)
         if value.get("channel") != channel:
-            raise StrandlineError(
-                "STRANDLINE_CHECKPOINT_MISMATCH",
-                f"The checkpoint belongs to the channel {value.get('channel')}, but {path} now holds the channel {channel}.",
-                "The table was replaced. Use a new checkpoint, or restore the former table.",
-            )
+            raise errors.checkpoint_mismatch_channel(value.get("channel"), path, channel)
         if value.get("domain") != str(domain):
-            raise StrandlineError(
-                "STRANDLINE_CHECKPOINT_MISMATCH",
-                f"The checkpoint has times of {value.get('domain')}, but {path} has times of {domain}.",
-                "Use a new checkpoint.",
-            )
+            raise errors.checkpoint_mismatch_times(value.get("domain"), path, domain)
         frontier = Antichain.from_json(domain, value.get("frontier"))
         after = value.get("after")
         if after is not None and (not isinstance(after, str) or not after):
-            raise _invalid(value, "after must be the id of a commit")
+            raise errors.offset_invalid(value, "after must be the id of a commit")
         try:
             began = Beginning.from_json(value.get("began"))
         except ValueError as error:
-            raise _invalid(value, str(error)) from error
+            raise errors.offset_invalid(value, str(error)) from error
         offset = cls(channel, _count(value, "commit"), _count(value, "file"), frontier, _snapshot(value), after, began)
         if offset.snapshot is not None and frontier != Antichain.least(domain):
-            raise _invalid(value, "its frontier must be the least one while the first snapshot is read")
+            raise errors.offset_invalid(value, "its frontier must be the least one while the first snapshot is read")
         if offset.snapshot == SNAPSHOT_UNCHOSEN and (offset.commit, offset.file) != (0, 0):
-            raise _invalid(value, "commit and file must be 0 before the first snapshot is chosen")
+            raise errors.offset_invalid(value, "commit and file must be 0 before the first snapshot is chosen")
         if offset.snapshot not in (None, SNAPSHOT_UNCHOSEN, offset.commit - 1):
-            raise _invalid(value, "commit must be the version after snapshot while the snapshot is read")
+            raise errors.offset_invalid(value, "commit must be the version after snapshot while the snapshot is read")
         if began is not None and not _follows(offset, began):
-            raise _invalid(value, "it must not be before the place where the query began")
+            raise errors.offset_invalid(value, "it must not be before the place where the query began")
         return offset
 
     def within(self, files: int) -> Offset:
@@ -124,7 +112,7 @@ class Offset:
         strandline.errors.StrandlineError: [STRANDLINE_OFFSET_INVALID] ...
         """
         if self.file > files:
-            raise _invalid(self.to_json(), f"its commit or snapshot has only {files} file(s)")
+            raise errors.offset_invalid(self.to_json(), f"its commit or snapshot has only {files} file(s)")
         return self
 
     def with_frontier(self, frontier: Antichain) -> Offset:
@@ -138,7 +126,7 @@ class Offset:
         strandline.errors.StrandlineError: [STRANDLINE_OFFSET_INVALID] ...
         """
         if self.frontier != frontier:
-            raise _invalid(self.to_json(), f"the log has the frontier {frontier.format()} there")
+            raise errors.offset_invalid(self.to_json(), f"the log has the frontier {frontier.format()} there")
         return self
 
 
@@ -156,13 +144,5 @@ def _snapshot(value: dict[str, object]) -> int | None:
 def _count(value: dict[str, object], field: str) -> int:
     found = value.get(field)
     if type(found) is not int or found < 0:
-        raise _invalid(value, f"{field} must be a whole number of 0 or more")
+        raise errors.offset_invalid(value, f"{field} must be a whole number of 0 or more")
     return found
-
-
-def _invalid(value: dict[str, object], rule: str) -> StrandlineError:
-    return StrandlineError(
-        "STRANDLINE_OFFSET_INVALID",
-        f"The checkpoint's offset {str(value)[:300]} is not a position in the channel's log: {rule}.",
-        "The checkpoint was damaged or changed by hand. Restore it from a backup, or use a new checkpoint.",
-    )

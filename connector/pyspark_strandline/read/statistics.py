@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta, timezone
-from typing import Any
+from typing import Any, TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,7 +14,7 @@ import pyarrow.json as pj
 from strandline.delta.data_file import DataFile
 from strandline.delta.data_file_columns import DataFiles
 
-__all__ = ["bounded_columns", "of_files"]
+__all__ = ["Statistics", "bounded_columns", "of_files"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICROSECOND = timedelta(microseconds=1)
@@ -24,6 +24,29 @@ _CUT = 999
 _MAX_STRING = 32
 _MANY = 64
 """From this number of files on, statistics are read as columns, not one by one."""
+
+
+class _Column(TypedDict):
+    """The statistics of a column, or of a field inside of a struct, in each file. ``None`` is what a log does not say.
+
+    Attributes:
+        path: The names from the column to the field.
+        low: The lower bounds: numbers (days for dates, microseconds for timestamps) or strings.
+        high: The upper bounds.
+        nulls: The numbers of nulls.
+    """
+
+    path: list[str]
+    low: list[int | str | None]
+    high: list[int | str | None]
+    nulls: list[int | None]
+
+
+class Statistics(TypedDict):
+    """The numbers of rows of files, and the statistics of their columns."""
+
+    rows: list[int]
+    columns: list[_Column]
 
 
 def bounded_columns(schema: pa.Schema) -> dict[tuple[str, ...], pa.DataType]:
@@ -47,10 +70,8 @@ def _leaves(path: tuple[str, ...], fields: Any) -> Iterator[tuple[tuple[str, ...
             yield at, field.type
 
 
-def of_files(files: Sequence[DataFile], schema: pa.Schema, wanted: Sequence[Sequence[str]]) -> dict[str, Any] | None:
+def of_files(files: Sequence[DataFile], schema: pa.Schema, wanted: Sequence[Sequence[str]]) -> Statistics | None:
     """Return the rows, bounds and null counts of the ``wanted`` columns in each file, or ``None`` when there are none.
-
-    Bounds are numbers (days for dates, microseconds for timestamps) or strings. A bound is ``None`` if the log has no valid one.
 
     >>> schema = pa.schema([("at", pa.timestamp("us", "UTC"))])
     >>> low, high = ("1970-01-01T00:00:00.001Z", "1970-01-01T00:00:00.002Z")
@@ -74,9 +95,7 @@ def of_files(files: Sequence[DataFile], schema: pa.Schema, wanted: Sequence[Sequ
 _Reader = Callable[[Any, bool], Any]
 
 
-def _at_once(
-    texts: Sequence[str], columns: Mapping[tuple[str, ...], pa.DataType]
-) -> tuple[list[int], list[dict[str, Any]]] | None:
+def _at_once(texts: Sequence[str], columns: Mapping[tuple[str, ...], pa.DataType]) -> tuple[list[int], list[_Column]] | None:
     """Return the rows and the result of :func:`_one_by_one`, read as columns; ``None`` when a text is in any way unusual."""
     # The line of each text ends with a brace, so a damaged text cannot become an object together with the next one. If there are
     # as many objects as texts, each object belongs to its own text.
@@ -131,14 +150,15 @@ def _bounds(column: pa.ChunkedArray, kind: pa.DataType, up: bool) -> list[Any]:
     return list(values)
 
 
-def _one_by_one(texts: Sequence[str], columns: Mapping[tuple[str, ...], pa.DataType]) -> list[dict[str, Any]]:
+def _one_by_one(texts: Sequence[str], columns: Mapping[tuple[str, ...], pa.DataType]) -> list[_Column]:
     parsed = [_parsed(text) for text in texts]
-    return [{"path": list(path), **_column(path, reader, parsed)} for path, kind in columns.items() if (reader := _reader(kind))]
+    return [_column(path, reader, parsed) for path, kind in columns.items() if (reader := _reader(kind))]
 
 
-def _column(path: tuple[str, ...], reader: _Reader, parsed: list[tuple[Any, Any, Any]]) -> dict[str, list[Any]]:
+def _column(path: tuple[str, ...], reader: _Reader, parsed: list[tuple[Any, Any, Any]]) -> _Column:
     nulls = [_at(nulls, path) for _, _, nulls in parsed]
     return {
+        "path": list(path),
         "low": [_bound(reader, _at(low, path), False) for low, _, _ in parsed],
         "high": [_bound(reader, _at(high, path), True) for _, high, _ in parsed],
         "nulls": [count if type(count) is int and count >= 0 else None for count in nulls],

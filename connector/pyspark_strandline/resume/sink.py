@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from pyspark_strandline.resume import errors
 from pyspark_strandline.resume.beginnings import check_beginnings
 from pyspark_strandline.resume.written import Rows, Written, rows_of, written
 from strandline.channel import Channel, WriterSession
@@ -14,17 +15,13 @@ from strandline.channel.progress.query_producer_state import QueryProducerState
 from strandline.channel.statements.inputs import Input
 from strandline.channel.statements.statement import ProducerState
 from strandline.channel.write.append import Append
-from strandline.errors import ProducerError, StrandlineError
+from strandline.errors import ProducerError
 from strandline.time.antichain import Antichain
 
 __all__ = ["FirstBatch", "go_on"]
 
 _SAME_START = 2.0
 """Seconds. The start of a process is told with this tolerance."""
-_OTHER = (
-    "Start it with the plan, the sources and the startingVersion that wrote the output. Or write into a new channel, which gets "
-    "all rows, and let the readers change to it."
-)
 
 _log = logging.getLogger(__name__)
 
@@ -65,23 +62,13 @@ class FirstBatch:
             StrandlineError: ``STRANDLINE_RESUME_IMPOSSIBLE``, or ``STRANDLINE_RESUME_DIFFERS`` if it begins elsewhere.
         """
         if self.others:
-            raise StrandlineError(
-                "STRANDLINE_RESUME_IMPOSSIBLE",
-                f"{self.others} of the query's sources are not channels, so the output {channel.path} does not say how far they "
-                "were read.",
-                "Ingest these streams into channels first. Or write into a new channel, which gets all rows, and let the readers "
-                "change to it.",
-            )
+            raise errors.resume_impossible_sources(self.others, channel.path)
         self._check_state()
         found = written(channel, {each.table: each.path or "a channel" for each in self.reads}, name)
         had, has = ({(*each[:3], each.snapshot) for each in reads} for reads in (found.reads, self.reads))
         if had != has:
-            raise StrandlineError(
-                "STRANDLINE_RESUME_IMPOSSIBLE",
-                f"The first batch of query {self.query} reads {_positions(self.reads)}, but what producer {found.producer!r} of "
-                f"{channel.path} has written comes from {_positions(found.reads)}.",
-                "Set the option resume on every source of the query, to the path of the output, and start it with a new "
-                "checkpoint. It must have the sources that it had before.",
+            raise errors.resume_impossible_positions(
+                self.query, _positions(self.reads), found.producer, channel.path, _positions(found.reads)
             )
         if self.state != "none":
             check_beginnings(channel.path, self.query, found.reads, self.reads, trusted=self.allows == "stateful")
@@ -90,20 +77,9 @@ class FirstBatch:
     def _check_state(self) -> None:
         """Raise if the operators cannot get the state that they had."""
         if self.allows == "changed" and self.state != "none":
-            raise StrandlineError(
-                "STRANDLINE_RESUME_IMPOSSIBLE",
-                "The sink's option resume is changed, but the query has operators that keep state. Their state would not fit the "
-                "rows that the channel has.",
-                "Write into a new channel, which gets all rows, and let the readers change to it.",
-            )
+            raise errors.resume_impossible_changed()
         if self.state == "batches":
-            raise StrandlineError(
-                "STRANDLINE_RESUME_IMPOSSIBLE",
-                "The query has an operator whose state depends on how rows are cut into batches (dropDuplicatesWithinWatermark, "
-                "applyInPandasWithState, transformWithState). The first batch has all rows up to now, so it would have another "
-                "state.",
-                "Write into a new channel, which gets all rows, and let the readers change to it.",
-            )
+            raise errors.resume_impossible_batches()
 
     def takes_over(self, state: ProducerState, owner: WriterSession) -> bool:
         """Whether the query that has the producer ran in this driver, and was stopped."""
@@ -122,12 +98,7 @@ class FirstBatch:
         state = channel.progress.get(found.producer)
         held = Antichain(self.holds.domain) if state is None else state.holds
         if held != self.holds:
-            raise StrandlineError(
-                "STRANDLINE_RESUME_DIFFERS",
-                f"After the inputs that producer {found.producer!r} of {channel.path} has read, its frontier is {held.format()}, "
-                f"but that of query {self.query} is {self.holds.format()}. Nothing was written.",
-                _OTHER,
-            )
+            raise errors.resume_differs_frontier(found.producer, channel.path, held, self.query, self.holds)
         if self.allows == "changed":
             return
         stated = rows_of(channel, found.producer)
@@ -141,22 +112,13 @@ class FirstBatch:
             )
             return
         if stated.total != self.rows.total:
-            raise StrandlineError(
-                "STRANDLINE_RESUME_DIFFERS",
-                f"Producer {found.producer!r} of {channel.path} has written {stated.total} rows, but query {self.query} makes "
-                f"{self.rows.total} rows of the same inputs. Nothing was written.",
-                _OTHER,
-            )
+            raise errors.resume_differs_rows(found.producer, channel.path, stated.total, self.query, self.rows.total)
         if stated.times is not None and self.rows.times is not None and stated.times != self.rows.times:
             has, makes = stated.times, self.rows.times
             key = self.holds.domain.sort_key
             time = next(time for time in sorted(has.keys() | makes.keys(), key=key) if has.get(time, 0) != makes.get(time, 0))
-            raise StrandlineError(
-                "STRANDLINE_RESUME_DIFFERS",
-                f"Producer {found.producer!r} of {channel.path} has written {has.get(time, 0)} rows at "
-                f"{self.holds.domain.format(time)}, but query {self.query} makes {makes.get(time, 0)} rows there of the same "
-                "inputs. Nothing was written.",
-                _OTHER,
+            raise errors.resume_differs_time(
+                found.producer, channel.path, has.get(time, 0), self.holds.domain, time, self.query, makes.get(time, 0)
             )
 
 
@@ -193,11 +155,7 @@ def go_on(channel: Channel, path: str, batch: FirstBatch, name: str | None, owne
     def decide() -> Append:
         newest = channel.progress.get(found.producer)
         if newest is None or newest.seq != state.seq:
-            raise StrandlineError(
-                "STRANDLINE_RESUME_IMPOSSIBLE",
-                f"Another session has written to {path} as {found.producer!r} while query {batch.query} looked at its commits.",
-                "Stop the query that writes the channel, and start this one with a new checkpoint.",
-            )
+            raise errors.resume_impossible_session(path, found.producer, batch.query)
         return Append(
             session=owner,
             holds={found.producer: batch.holds},
@@ -215,12 +173,7 @@ def _refuse_live(channel: Channel, producer: str, owner: WriterSession, *, take_
     try:
         channel.refuse_live([producer], owner, take_over=take_over)
     except ProducerError as error:
-        raise ProducerError(
-            "STRANDLINE_PRODUCER_LIVE",
-            error.what,
-            "Stop the query that runs there, and start this one again with the same checkpoint. If that process is gone for "
-            "good, set the option takeOver at the sink.",
-        ) from None
+        raise errors.producer_live(error) from None
 
 
 def _positions(reads: Sequence[Input]) -> str:

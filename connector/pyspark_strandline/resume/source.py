@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pyspark_strandline.options import ReadOptions
+from pyspark_strandline.resume import errors
 from pyspark_strandline.resume.written import open_output, written
 from strandline.channel.statements.inputs import Input
-from strandline.errors import StrandlineError
 
 __all__ = ["Resumption"]
 
@@ -51,12 +51,7 @@ class Resumption:
         """
         assert self._options.resume is not None  # noqa: S101 - is_due
         if not self._options.fail_on_data_loss:
-            raise StrandlineError(
-                "STRANDLINE_RESUME_IMPOSSIBLE",
-                "The source has the options resume and failOnDataLoss = false. The rows of files that are missing would be "
-                "missing in the state of the operators too, without an error.",
-                "Leave failOnDataLoss out until the query has begun.",
-            )
+            raise errors.resume_impossible_data_loss()
         output = open_output(self._options.resume, self._options.storage)
         found = written(output, channels, self._options.producer)
         return {table: found.position(table, path) for table, path in channels.items()}

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from pyspark_strandline.resume import errors
 from strandline.channel import Channel
 from strandline.channel.progress.query_producer_state import is_query
 from strandline.channel.statements.inputs import Input
@@ -43,13 +44,7 @@ class Written:
         """Return how far the query had read an input. Raises if it had read the table twice, up to different positions."""
         found = [each for each in self.reads if each.table == table]
         if len({(each.commit, each.file, each.snapshot) for each in found}) > 1:
-            raise StrandlineError(
-                "STRANDLINE_RESUME_IMPOSSIBLE",
-                f"The query that wrote {self.producer!r} had two sources of the channel {path}, which stood at different "
-                f"positions: {_shown(found)}. So it is not known where each of them is to go on.",
-                "Write into a new channel, which gets all rows, and let the readers change to it. Read a channel by one source "
-                "only: pyspark_strandline.read_channels has one for any number of uses.",
-            )
+            raise errors.resume_impossible_twice(self.producer, path, _shown(found))
         return found[0]
 
 
@@ -101,14 +96,7 @@ def open_output(path: str, storage: Mapping[str, str] | None) -> Channel:
     """Open the output of a query that is to be resumed. Raises if there is no channel."""
     if not Channel.exists(path, storage):
         is_name = re.fullmatch(r"[\w.`]+", path) is not None
-        remedy = "leave out the option resume, at the sources and at the sink: then the query writes a new channel."
-        raise StrandlineError(
-            "STRANDLINE_RESUME_IMPOSSIBLE",
-            f"There is no channel at the path {path}, so there is nothing that a query could go on with.",
-            f"If {path} is the name of a table, give its path: DESCRIBE EXTENDED {path} shows it. Or {remedy}"
-            if is_name
-            else f"Give the path of the query's output. Or {remedy}",
-        )
+        raise errors.resume_impossible_output(path, is_name=is_name)
     return Channel.open(path, storage)
 
 
@@ -128,44 +116,28 @@ def written(channel: Channel, inputs: Mapping[str, str], producer: str | None = 
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
-        raise StrandlineError(
-            "STRANDLINE_RESUME_IMPOSSIBLE",
-            f"Several producers of {channel.path} have read {_places(inputs)}: "
-            f"{', '.join(sorted(repr(each.producer) for each in fitting))}. So it is not known which of them is to go on.",
-            "Name it with the option producer, at the sources and at the sink.",
-        )
-    raise StrandlineError(
-        "STRANDLINE_RESUME_IMPOSSIBLE",
-        f"The query reads {_places(inputs)}. {_none(channel, inputs, found, producer)}",
-        "Read the channels that the query read before. Or write into a new channel, which gets all rows, and let the readers "
-        "change to it.",
-    )
+        raise errors.resume_impossible_several(channel.path, _places(inputs), [each.producer for each in fitting])
+    raise _unread(channel, inputs, found, producer)
 
 
-def _none(channel: Channel, inputs: Mapping[str, str], found: list[Written], producer: str | None) -> str:
-    """Return why no producer of a channel has read the inputs."""
+def _unread(channel: Channel, inputs: Mapping[str, str], found: list[Written], producer: str | None) -> StrandlineError:
+    """Return the error that says why no producer of a channel has read the inputs."""
+    shown = _places(inputs)
     if producer is not None and channel.progress.get(producer) is None:
-        known = ", ".join(sorted(map(repr, channel.progress.producers))[:10])
-        return f"The channel {channel.path} has no producer {producer!r}. Its producers: {known or 'none'}."
+        return errors.resume_impossible_unread_producer(shown, channel.path, producer, channel.progress.producers)
     places = {_location(path): path for path in inputs.values()}
     for each in found:
         for read in each.reads:
             if read.path is not None and read.table not in inputs and _location(read.path) in places:
-                return (
-                    f"Producer {each.producer!r} of {channel.path} had read the table {read.table} at {read.path}, but now "
-                    "another table is there: it was made anew."
-                )
-    silent = sorted(repr(each.producer) for each in found if not each.reads)
+                return errors.resume_impossible_unread_table(shown, each.producer, channel.path, read.table, read.path)
+    silent = [each.producer for each in found if not each.reads]
     if silent:
-        return (
-            f"The newest commit of producer {', '.join(silent[:10])} of {channel.path} does not say what it had read: it is of "
-            "an ingest or of a program."
-        )
+        return errors.resume_impossible_unread_silent(shown, silent, channel.path)
     if not found:
         name = "a query" if producer is None else repr(producer)
-        return f"The log of {channel.path} has no commit of {name}: nothing was written yet, or the log was cleaned up."
+        return errors.resume_impossible_unread_empty(shown, channel.path, name)
     had = "; ".join(f"{each.producer!r} had read {_shown(each.reads)}" for each in found[:10])
-    return f"No producer of {channel.path} has read all of them: {had}."
+    return errors.resume_impossible_unread(shown, channel.path, had)
 
 
 def _newest(channel: Channel, producer: str | None) -> list[Written]:

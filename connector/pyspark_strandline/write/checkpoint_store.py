@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from pyspark_strandline.workers import QUERIES_KEPT, Recent
+from pyspark_strandline.write import errors
 from strandline.delta.storage import Store, open_store
-from strandline.errors import StorageError
 
 __all__ = ["SLOW_SECONDS", "CheckpointKey", "checkpoint_key", "checkpoint_store"]
 
@@ -49,9 +49,7 @@ def checkpoint_store(checkpoint: str, storage: Mapping[str, str] | None = None, 
     """
     key = checkpoint_key(checkpoint, storage)
     if not anew and (why := _silent.used(key)) is not None:
-        raise StorageError(
-            "STRANDLINE_STORAGE_FAILED", f"The store of {checkpoint[:300]!r} did not answer before: {why}.", "Check the storage."
-        )
+        raise errors.storage_failed(checkpoint, why)
     began = time.monotonic()
     try:
         if (local := _FILE_URL.fullmatch(checkpoint)) is not None:

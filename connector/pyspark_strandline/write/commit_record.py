@@ -14,6 +14,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from pyspark_strandline.workers import QUERIES_KEPT, Recent
+from pyspark_strandline.write import errors
 from pyspark_strandline.write.checkpoint_store import SLOW_SECONDS, CheckpointKey, checkpoint_key, checkpoint_store
 from strandline.channel import Channel
 from strandline.delta.storage import LocalStore, Store
@@ -98,31 +99,16 @@ class CommitRecord:
         if newest is None:
             return
         if channel is None:
-            raise StrandlineError(
-                "STRANDLINE_OUTPUT_MISSING",
-                f"The query has committed batch {newest.batch} to {path}, with the frontier {newest.frontier}, but there is no "
-                "channel there any more. With this batch the frontier would close times whose rows are missing.",
-                "Restore the channel at that path to its newest commit, or start the query with a new checkpointLocation.",
-            )
+            raise errors.output_missing_committed(newest.batch, path, newest.frontier)
         if channel.committed(self._query) >= newest.batch:
             return
         has = channel.transaction_version(self._query)  # another process may have committed since the channel was read
         if has is not None and has >= newest.batch:
             return
-        first = 0 if has is None else has + 1
-        again = ""
-        if has is not None and not output and may_repeat(has) and self._can_repeat_after(has):
-            again = (
-                f" Or let the query repeat these batches: remove {first} and later from commits and offsets of its checkpoint."
-            )
-        raise StrandlineError(
-            "STRANDLINE_OUTPUT_BEHIND",
-            f"The query has committed batch {newest.batch} to {path}, whose version was {newest.version} then, with the "
-            f"frontier {newest.frontier}. Now the channel has version {channel.version} with the frontier "
-            f"{channel.frontier.format()[:_MOST_CHARS]}, and {'no batch' if has is None else f'only the batches up to {has}'} of "
-            f"this query. It was restored to an earlier state, or commits were removed from its log. What the query wrote "
-            f"from batch {first} on is missing. With this batch the frontier would close times whose rows are missing.",
-            f"Restore the channel to its newest commit.{again} Or start the query with a new checkpointLocation and channel.",
+        again = has is not None and not output and may_repeat(has) and self._can_repeat_after(has)
+        now = channel.frontier.format()[:_MOST_CHARS]
+        raise errors.output_behind(
+            newest.batch, path, newest.version, newest.frontier, channel.version, now, has, may_repeat=again
         )
 
     def _can_repeat_after(self, batch: int) -> bool:

@@ -9,8 +9,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from pyspark_strandline.options import IngestOptions
+from pyspark_strandline.write import errors
 from pyspark_strandline.write.ingest_sink import settings_of
-from strandline.errors import StrandlineError
 from strandline.ingest import Policy, parse_policy
 from strandline.ingest.future import AUTO, OFF
 from strandline.ingest.policies.arguments import as_policy_error
@@ -84,11 +84,7 @@ def ingest(
     .option("checkpointLocation", "/lake/checkpoints/flights").start()``
     """
     if not df.isStreaming:
-        raise StrandlineError(
-            "STRANDLINE_NOT_A_STREAM",
-            "The DataFrame is not a stream, so it does not state which rows may still come.",
-            "Read it with spark.readStream, or write it with strandline.channel.Channel.producer(…).send(…).",
-        )
+        raise errors.not_a_stream()
     policy = parse_policy(policy) if isinstance(policy, str) else policy
     df = _with_heartbeat(df) if heartbeat else df
     options = {"path": path, "policy": "given", "time": time, "onLate": on_late}

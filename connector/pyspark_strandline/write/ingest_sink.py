@@ -17,6 +17,7 @@ from pyspark_strandline.column_types import check_stored_types
 from pyspark_strandline.options import IngestOptions
 from pyspark_strandline.schema import arrow_schema, quoted
 from pyspark_strandline.workers import QUERIES_KEPT, Recent, uncollected, without_stack
+from pyspark_strandline.write import errors
 from pyspark_strandline.write.commit_record import CommitRecord, record_of
 from pyspark_strandline.write.offset_log import ends_in_first_snapshot, newest_read_moment_ms, read_moment_ms
 from pyspark_strandline.write.query_owner import query_owner
@@ -208,13 +209,7 @@ def _check_collations(options: IngestOptions, schema: StructType) -> None:
         collation = field.dataType.collation if isinstance(field.dataType, StringType) else "UTF8_BINARY"
         if field.name in options.partition and collation != "UTF8_BINARY":
             binary = f"collate({quoted(field.name)}, 'UTF8_BINARY')"
-            raise StrandlineError(
-                "STRANDLINE_PARTITION_COLUMN_INVALID",
-                f"The partition column {field.name!r} has the collation {collation}. Names of partitions are compared byte by "
-                "byte, so texts that are equal by this collation would be several partitions.",
-                f'Compare it byte by byte: df.withColumn("{field.name}", F.expr("{binary}")). If case shall not matter, fold it '
-                f'too: F.expr("lower({binary})").',
-            )
+            raise errors.partition_column_invalid(field.name, collation, binary)
 
 
 def _ingest(options: IngestOptions, schema: StructType) -> Ingest:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_strandline.operators.published import PublishedOutput
+from pyspark_strandline.write import errors
 from pyspark_strandline.write.channel.channel_output import ChannelOutput
-from strandline.errors import StrandlineError
 
 __all__ = ["check_loop", "has_late"]
 
@@ -38,30 +37,14 @@ def check_loop(published: PublishedOutput, outputs: Mapping[str, ChannelOutput])
     by_table = {each.channel: name for name, each in feedback.items()}
     for table, name in written.items():
         if table in reads and table not in by_table:
-            raise StrandlineError(
-                "STRANDLINE_LOOP_UNDECLARED",
-                f"The query writes the channel {outputs[name].path}, which it or another query of its loop reads, so its "
-                "frontier would wait for itself.",
-                "Read it with pyspark_strandline.read_loop as a feedback, which advances times. In a loop of several queries, "
-                "name it in what the query writes. Or write another channel.",
-            )
+            raise errors.loop_undeclared(outputs[name].path)
     for table, name in by_table.items():
         if table not in written:
-            raise StrandlineError(
-                "STRANDLINE_LOOP_OPEN",
-                f"The query reads the feedback channel {name}, but does not write it. It writes "
-                f"{', '.join(output.path for output in outputs.values())}.",
-                "Write every feedback channel in the query, with the method write or route of the loop.",
-            )
+            raise errors.loop_open(name, [output.path for output in outputs.values()])
         output = written[table]
         found, declared = published.summaries[output], feedback[name].summary
         if found != declared:
-            raise StrandlineError(
-                "STRANDLINE_LOOP_SUMMARY_DIFFERS",
-                f"The rows of feedback {name} take the steps {json.dumps(found)} from the times that the loop reads, but it is "
-                f"declared with {json.dumps(declared)}.",
-                "Do not move times in the loop's body: the feedback advances them. Declare the advance with feedback=….",
-            )
+            raise errors.loop_summary_differs(name, found, declared)
     return {written[table] for table in by_table}
 
 

@@ -15,9 +15,9 @@ from pyspark.sql.types import ArrayType, StringType, StructType
 from pyspark_strandline.column_types import check_stored_types
 from pyspark_strandline.options import OutputPlace, WriteOptions
 from pyspark_strandline.schema import quoted, schema_above, time_field_of
+from pyspark_strandline.write import errors
 from pyspark_strandline.write.routing import NAMES
 from strandline.channel.write.create import check_column_names
-from strandline.errors import StrandlineError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -116,22 +116,14 @@ def route(
     """
     _check_any(channels)
     if by not in df.columns:
-        raise StrandlineError(
-            "STRANDLINE_OUTPUTS_INVALID",
-            f"The stream has the columns {df.columns}, without {by!r}.",
-            "Name the column that says where a row goes.",
-        )
+        raise errors.outputs_invalid_column(df.columns, by)
     kind, named = df.schema[by].dataType, F.col(quoted(by))
     if kind == StringType():
         names = F.array(named)
     elif isinstance(kind, ArrayType) and kind.elementType == StringType():
         names = named
     else:
-        raise StrandlineError(
-            "STRANDLINE_OUTPUTS_INVALID",
-            f"Column {by!r} has the type {kind.simpleString()}.",
-            "It must be a string or an array of strings: the names of the channels that the row goes to.",
-        )
+        raise errors.outputs_invalid_type(by, kind)
     rest = df.drop(by)
     targets: dict[str, tuple[str | os.PathLike[str], Mapping[str, str]]] = {
         name: (target, dict(zip(rest.columns, rest.columns, strict=True))) if isinstance(target, (str, os.PathLike)) else target
@@ -168,21 +160,13 @@ def _writer(
 
 def _check_any(outputs: Mapping[str, object]) -> None:
     if not outputs or not all(isinstance(name, str) and name for name in outputs):
-        raise StrandlineError(
-            "STRANDLINE_OUTPUTS_INVALID",
-            f"The names of the outputs are {list(outputs)}.",
-            "Give at least one, as a non-empty text.",
-        )
+        raise errors.outputs_invalid_names(outputs)
 
 
 def _time_of(name: str, frame: DataFrame) -> tuple[str, TimeDomain]:
     """Return the time column of an output, and its domain."""
     if not frame.isStreaming:
-        raise StrandlineError(
-            "STRANDLINE_NOT_A_STREAM",
-            f"The DataFrame of output {name} is not a stream, so it does not state which rows may still come.",
-            "Read it with spark.readStream, or write it with strandline.channel.Channel.producer(…).send(…).",
-        )
+        raise errors.not_a_stream_output(name)
     return time_field_of(schema_above(frame))
 
 
@@ -199,11 +183,7 @@ def _place(path: str | os.PathLike[str], column: str, fields: Mapping[str, str],
 def _check_fields(name: str, fields: Mapping[str, str], columns: list[str]) -> None:
     unknown = [each for each in fields.values() if each not in columns]
     if unknown or not fields:
-        raise StrandlineError(
-            "STRANDLINE_OUTPUTS_INVALID",
-            f"Output {name} takes the columns {list(fields.values())}, but the stream has {columns}.",
-            "Name columns of the stream, with its time column.",
-        )
+        raise errors.outputs_invalid_columns(name, fields.values(), columns)
 
 
 def _untagged(schema: StructType) -> list[Any]:

@@ -11,8 +11,8 @@ from pyspark.sql.types import StructField, StructType
 from pyspark_strandline.column_types import check_stored_types
 from pyspark_strandline.options import OutputPlace, WriteOptions
 from pyspark_strandline.schema import channel_schema, time_field_of
+from pyspark_strandline.write import errors
 from pyspark_strandline.write.channel.channel_output import ChannelOutput
-from strandline.errors import StrandlineError
 from strandline.time.domain import parse_domain
 
 __all__ = ["NAMES", "Routing"]
@@ -49,13 +49,13 @@ class Routing:
         names = batch.column(NAMES)
         flat = pc.list_flatten(names)
         if names.null_count or flat.null_count:
-            raise _unknown("null", self.outputs)
+            raise errors.output_unknown("null", self.outputs)
         found = flat.unique().to_pylist()
         # Then every row goes there, and none needs to be copied.
         one = len(found) == 1 and pc.min(pc.list_value_length(names)).as_py() > 0
         for name in found:
             if name not in self._places:
-                raise _unknown(repr(name), self.outputs)
+                raise errors.output_unknown(repr(name), self.outputs)
             place = self._places[name]
             taken = batch.column(place.column)
             if not one:
@@ -85,21 +85,13 @@ def _only_output(options: WriteOptions, schema: StructType) -> ChannelOutput:
 def _output(options: WriteOptions, schema: StructType, name: str, place: OutputPlace) -> ChannelOutput:
     """Return one of several outputs: it gets the fields of a struct."""
     if NAMES not in schema.names or place.column not in schema.names:
-        raise StrandlineError(
-            "STRANDLINE_OUTPUTS_INVALID",
-            f"The rows to write have the columns {schema.names}, without {NAMES} and {place.column}.",
-            "Write several outputs with pyspark_strandline.write_outputs or route, which make these columns.",
-        )
+        raise errors.outputs_invalid_rows(schema.names, NAMES, place.column)
     rows = schema[place.column].dataType
     assert isinstance(rows, StructType)  # noqa: S101 - write_outputs made it
     domain = parse_domain(place.domain)
     absent = [field for field in place.fields.values() if field not in rows.names]
     if absent:
-        raise StrandlineError(
-            "STRANDLINE_OUTPUTS_INVALID",
-            f"The rows of output {name} have the columns {rows.names}, without {absent}.",
-            "Write several outputs with pyspark_strandline.write_outputs or route, which make these columns.",
-        )
+        raise errors.outputs_invalid_fields(name, rows.names, absent)
     taken = [(column, rows[field]) for column, field in place.fields.items()]
     kept = StructType([StructField(column, f.dataType, True, f.metadata) for column, f in taken])
     check_stored_types(kept, f"The rows of output {name}")
@@ -114,12 +106,4 @@ def _output(options: WriteOptions, schema: StructType, name: str, place: OutputP
         options.merge_schema,
         tuple(sorted(options.outputs or ())),
         accept_replay=options.accept_replay,
-    )
-
-
-def _unknown(shown: str, outputs: dict[str, ChannelOutput]) -> StrandlineError:
-    return StrandlineError(
-        "STRANDLINE_OUTPUT_UNKNOWN",
-        f"A row goes to the output {shown}, but the query's outputs are {', '.join(outputs)}.",
-        "Name one of these outputs. A row with an empty array goes to none.",
     )

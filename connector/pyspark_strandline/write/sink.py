@@ -20,12 +20,12 @@ from pyspark_strandline.resume.row_counter import RowCounter
 from pyspark_strandline.resume.sink import FirstBatch
 from pyspark_strandline.resume.written import Rows
 from pyspark_strandline.workers import without_stack
+from pyspark_strandline.write import errors
 from pyspark_strandline.write.channel.written_files import OutputBatch, WrittenFiles
 from pyspark_strandline.write.commit_record import record_of
 from pyspark_strandline.write.loop_check import check_loop, has_late
 from pyspark_strandline.write.routing import Routing
 from strandline.channel.write.file_writer import FileWriter
-from strandline.errors import StrandlineError, TimeError
 from strandline.time.antichain import Antichain
 from strandline.time.arrow import times_of
 
@@ -105,23 +105,12 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """
         output = self._outputs[name]
         times = rows.column(output.time_column)
-        remedy = "Do not send rows at the loop's last time round. At that time, a processor may only write results."
         if times.null_count:
-            raise TimeError(
-                "STRANDLINE_TIME_OVERFLOW",
-                f"A row for {name or output.path} has no time there: the feedback advances its time beyond the last time of "
-                f"{output.domain}.",
-                remedy,
-            )
+            raise errors.time_overflow_beyond(name or output.path, output.domain)
         if loop.has_others and has_late(times) and (table := output.table_id()) is not None:
             last = next((time for time in set(times_of(times, output.domain)) if loop.is_last_in(table, time)), None)
             if last is not None:
-                raise TimeError(
-                    "STRANDLINE_TIME_OVERFLOW",
-                    f"A row for {name or output.path} is at {output.domain.format(last)}, from which no way around the loop "
-                    "leads on.",
-                    remedy,
-                )
+                raise errors.time_overflow_last(name or output.path, output.domain, last)
 
     @without_stack
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
@@ -157,18 +146,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def _check_loop_options(self, *, resumes: bool) -> None:
         """Raise for options that a query of a loop must not have."""
         if resumes:
-            raise StrandlineError(
-                "STRANDLINE_RESUME_IMPOSSIBLE",
-                "The option resume is given for a query of a loop. What goes round in a loop depends on the state of its "
-                "operators, which is lost.",
-                "Start the loop anew: new channels for its feedback and its results, and new checkpoints for all its queries.",
-            )
+            raise errors.resume_impossible_loop()
         if self._options.accept_replay is not None:
-            raise StrandlineError(
-                "STRANDLINE_OPTION_INVALID",
-                "The option acceptReplay is given for a query of a loop. What goes round depends on what went round before.",
-                "Leave it out. Bring back what the loop depends on, or start it anew, with new channels and new checkpoints.",
-            )
+            raise errors.option_invalid_replay()
 
     def _first_batch(self, batch: OutputBatch, holds: Antichain, published: PublishedOutput) -> FirstBatch:
         return FirstBatch(

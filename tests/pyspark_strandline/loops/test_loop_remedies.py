@@ -114,7 +114,8 @@ def test_a_missing_file_says_so_for_a_loop(lake: Path) -> None:
 
 def test_no_error_of_the_source_advises_what_a_loop_refuses() -> None:
     """Every remedy in the modules that a source runs is looked at, also those that are added later."""
-    alone = {"STRANDLINE_VERSION_MISSING", "STRANDLINE_OPTION_CONFLICT"}  # about these options themselves
+    # About these options themselves.
+    alone = {"STRANDLINE_VERSION_MISSING", "STRANDLINE_OPTION_CONFLICT", "STRANDLINE_RESUME_IMPOSSIBLE"}
     found = set()
     for folder in ("python/strandline/channel", "python/strandline/delta", "connector/pyspark_strandline/read"):
         for path in sorted((ROOT / folder).rglob("*.py")):

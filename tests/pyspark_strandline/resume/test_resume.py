@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from helpers import contents, make_channel, run, settle, stream
 from pyspark_strandline import read_channels
-from pyspark_strandline.resume.beginnings import as_before
+from pyspark_strandline.resume.errors import as_before
 from resumed import send
 from strandline.channel import Channel
 from strandline.channel.statements.beginning import Beginning

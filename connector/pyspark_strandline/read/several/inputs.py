@@ -6,15 +6,14 @@ import hashlib
 import json
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
 
 from pyspark.sql.types import StringType, StructField, StructType
 
 from pyspark_strandline.operators.summary_steps import around
 from pyspark_strandline.options import CHANNEL, ReadOptions
+from pyspark_strandline.read import errors
 from pyspark_strandline.schema import spark_schema
 from strandline.channel import Channel
-from strandline.errors import StrandlineError
 from strandline.loop import LoopGraph, LoopQuery
 from strandline.time.antichain import Antichain
 from strandline.time.arrow import time_field
@@ -71,12 +70,7 @@ class Inputs:
         self.channels = {name: self.all[name] for name in reads}
         uncounted = [name for name in self.rounds_come_by if not self.counting(name)]
         if uncounted and "maxRounds" in options.given:
-            raise StrandlineError(
-                "STRANDLINE_OPTION_CONFLICT",
-                f"maxRounds is {options.max_rounds}, but rows of the feedback {', '.join(uncounted)} may enter the loop in "
-                "another query, at any value of the coordinates that it advances. So their rounds are not counted.",
-                "Bound it with maxLoopRows.",
-            )
+            raise errors.option_conflict_rounds(options.max_rounds, uncounted)
 
     @cached_property
     def rounds_come_by(self) -> dict[str, Mapping[str, int]]:
@@ -134,7 +128,7 @@ class Inputs:
         queries = {} if self.graph is None else self.graph.queries
         return name not in self.between and any(name in each.reads for query, each in queries.items() if query != self.query)
 
-    def feedback_to_json(self) -> dict[str, Any]:
+    def feedback_to_json(self) -> dict[str, dict[str, object]]:
         """Return for each channel of the loop that the query writes its id, and the steps that the rows must take to it."""
         writes = {} if self.graph is None else self.graph.queries[self.query].writes
         return {
@@ -174,21 +168,12 @@ class Inputs:
         for name, channel in self.all.items():
             other = names.setdefault(channel.table_id, name)
             if other != name:
-                raise StrandlineError(
-                    "STRANDLINE_CHANNELS_INVALID",
-                    f"The channels {other} and {name} are both the table {channel.path}.",
-                    "Name each channel once. Its stream may be used several times.",
-                )
+                raise errors.channels_invalid_same(other, name, channel.path)
 
     def _domain(self, given: str | None) -> TimeDomain:
         if given is not None:
             return parse_domain(given)
         domains = {str(channel.domain): name for name, channel in self.all.items()}
         if len(domains) > 1:
-            raise StrandlineError(
-                "STRANDLINE_TIME_DOMAIN_MISMATCH",
-                f"The channels have times of different domains: {', '.join(f'{n} of {d}' for d, n in domains.items())}.",
-                "Give domain=…, whose first coordinates are the times of each channel. Or move the times of the others "
-                "in a query of their own first.",
-            )
+            raise errors.time_domain_mismatch({name: domain for domain, name in domains.items()})
         return next(iter(self.all.values())).domain

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 
 from pyspark_strandline.options import ReadOptions
+from pyspark_strandline.read import errors
 from pyspark_strandline.read.batch_planner import BatchPlanner, ChannelBatch
 from pyspark_strandline.read.log_cursor import LogCursor
 from pyspark_strandline.read.offset import Offset
@@ -13,7 +14,6 @@ from pyspark_strandline.read.several.cut import Cut, LoopPosition
 from pyspark_strandline.read.several.inputs import Inputs
 from pyspark_strandline.read.several.loop_logs import LoopLogs, times_of
 from strandline.channel import Commit
-from strandline.errors import StrandlineError
 from strandline.loop import Entered, Rounds, Taken
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time
@@ -67,29 +67,13 @@ class LoopPlanner:
             return
         for name, planner in self._planners.items():
             if planner.initial().snapshot is not None:
-                raise StrandlineError(
-                    "STRANDLINE_LOOP_TIMES_UNKNOWN",
-                    f"Channel {name} at {planner.cursor.channel.path} can be read from a snapshot only, because its log was "
-                    "cleaned up or its first files were vacuumed. A snapshot does not state the times of its rows, which a loop "
-                    "counts.",
-                    "Copy the rows into a new channel by a query of its own, and read that one.",
-                )
+                raise errors.loop_times_unknown(name, planner.cursor.channel.path)
         for name, own in self._inputs.written.items():
             own.refresh()
             if any(commit.transactions or len(commit.files) for commit in self._commits(name)):
-                raise StrandlineError(
-                    "STRANDLINE_LOOP_CHANNEL_USED",
-                    f"The feedback channel {name} at {own.path} has commits of a query, but this one begins with a new "
-                    "checkpoint. They are those of an earlier query, whose operators had the state that belongs to them.",
-                    "Start the query with its former checkpoint. Or create new channels for the feedback and the results.",
-                )
+                raise errors.loop_channel_used_commits(name, own.path)
             if own.frontier != Antichain.least(own.domain):
-                raise StrandlineError(
-                    "STRANDLINE_LOOP_CHANNEL_USED",
-                    f"The feedback channel {name} at {own.path} has the frontier {own.frontier.format()} before the query "
-                    "begins, so rows of earlier times could not come round.",
-                    "Create it without at: Channel.create(path, schema, producers=[name]).",
-                )
+                raise errors.loop_channel_used_frontier(name, own.path, own.frontier)
 
     def at_rest_in(self, begin: Cut) -> dict[str, Offset]:
         """Return the positions from which to look for something new."""
@@ -151,13 +135,7 @@ class LoopPlanner:
         for commit in came:
             for query in commit.transactions or ("no query",):
                 if known is not None and query != known:
-                    raise StrandlineError(
-                        "STRANDLINE_LOOP_TWO_WRITERS",
-                        f"Commit {commit.version} of the feedback channel {name} is of {query}, but the rows that came round "
-                        f"before are of query {known}.",
-                        "Only one query, with one checkpoint, may write a feedback channel. Stop the other one, create new "
-                        "channels for the loop, and start one query with a new checkpoint.",
-                    )
+                    raise errors.loop_two_writers_feedback(commit.version, name, query, known)
                 known = query
         return known
 
@@ -170,22 +148,13 @@ class LoopPlanner:
         domain = self._inputs.domain
         for name, by in self._inputs.rounds_come_by.items():
             if self._beyond(name, taken[name], entered, self._max_rounds) is not None:
-                raise self._unbounded(
-                    f"Rows of the feedback channel {name} have come round more than {self._max_rounds} times since they "
-                    f"entered the loop (maxRounds), {rows} rows without a pause. These times still go round: "
-                    f"{self._shown(taken[name])}. They advance by {dict(by)}.",
-                )
+                times = self._shown(taken[name])
+                raise errors.loop_unbounded_rounds(name, self._max_rounds, rows, times, by)
             if self._max_rows is not None and rows > self._max_rows:
-                raise self._unbounded(
-                    f"{rows} rows have come round without a pause, but maxLoopRows is {self._max_rows}. These "
-                    f"times of {domain} still go round: {self._shown(taken[name])}.",
-                )
+                raise errors.loop_unbounded_rows(rows, self._max_rows, domain, self._shown(taken[name]))
             if self._max_growth is not None and rows > self._max_growth * max(outside, _FEW_ROWS):
-                raise self._unbounded(
-                    f"{rows} rows have come round without a pause after {outside} rows from outside, but maxLoopGrowth is "
-                    f"{self._max_growth} for each of them (fewer than {_FEW_ROWS} count as so many). These times of {domain} "
-                    f"still go round: {self._shown(taken[name])}.",
-                )
+                times = self._shown(taken[name])
+                raise errors.loop_unbounded_growth(rows, outside, self._max_growth, _FEW_ROWS, domain, times)
 
     def _beyond(self, name: str, taken: list[Taken], entered: Entered, most: int) -> Time | None:
         """Return one of the times of a channel's rows that have come round more than ``most`` times."""
@@ -222,15 +191,6 @@ class LoopPlanner:
         text = self._inputs.domain.format
         times = [text(one.low) if one.low == one.high else f"{text(one.low)} to {text(one.high)}" for one in taken]
         return ", ".join(times[:_SHOWN]) + (f" and {len(times) - _SHOWN} more" if len(times) > _SHOWN else "")
-
-    @staticmethod
-    def _unbounded(what: str) -> StrandlineError:
-        return StrandlineError(
-            "STRANDLINE_LOOP_UNBOUNDED",
-            what,
-            "Let the body return only rows that change something: look for a cycle in the data, or for values that grow for "
-            "ever. Or raise the bound (an option of the source) and start the query again: it continues.",
-        )
 
 
 def _of(cut: Cut) -> LoopPosition:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pyspark_strandline.options import ReadOptions
+from pyspark_strandline.read import errors
 from pyspark_strandline.read.log_cursor import LogCursor
 from pyspark_strandline.read.several.inputs import Inputs
 from strandline.channel import Commit, Progress
 from strandline.channel.progress.query_producer_state import QueryProducerState
 from strandline.errors import StrandlineError
+from strandline.json_value import JsonObject
 from strandline.loop import Arrival, QueryState, arrivals_of
 from strandline.time.domain import Time
 
@@ -83,7 +85,9 @@ class LoopLogs:
             if at > log.end:
                 log.follow_statements()  # the query may have read commits that came since the first look
             if at > log.end:
-                raise _damaged(query, log.path, f"it has consumed version {at - 1} of {channel}, which does not exist")
+                raise errors.loop_state_invalid(
+                    query, log.path, f"it has consumed version {at - 1} of {channel}, which does not exist"
+                )
         return first
 
 
@@ -128,21 +132,16 @@ class _LoopLog:
         if stated is None:
             return QueryState.unknown(self._graph, self._query)
         if stated.get("query") != self._query or stated.get("definition") != self._inputs.definition:
-            raise StrandlineError(
-                "STRANDLINE_LOOP_QUERY_DIFFERS",
-                f"The channel {self._name} is written by query {stated.get('query')!r} of a loop with the definition "
-                f"{stated.get('definition')}. Here its writer is {self._query!r}, and the definition is "
-                f"{self._inputs.definition}.",
-                "Start all queries of a loop with the same channels, queries and domain. A loop with another definition needs "
-                "new channels and new checkpoints.",
+            raise errors.loop_query_differs(
+                self._name, stated.get("query"), stated.get("definition"), self._query, self._inputs.definition
             )
         try:
             state = QueryState.from_json(self._graph, self._query, stated)
         except (ValueError, StrandlineError) as error:
-            raise _damaged(self._query, self.path, str(error)) from error
+            raise errors.loop_state_invalid(self._query, self.path, str(error)) from error
         before, self._state = self._state, state
         if before is not None and (before.meet(state).consumed != before.consumed or not before.outside.dominates(state.outside)):
-            raise _damaged(self._query, self.path, f"it went back from {before.to_json()} to {state.to_json()}")
+            raise errors.loop_state_invalid(self._query, self.path, f"it went back from {before.to_json()} to {state.to_json()}")
         return state
 
     def rows_from(self, version: int) -> list[tuple[int, list[Time]]]:
@@ -163,22 +162,10 @@ class _LoopLog:
         if not times:
             return
         if _stated(self._progress, self.path) is None:
-            raise StrandlineError(
-                "STRANDLINE_LOOP_QUERY_DIFFERS",
-                f"Commit {commit.version} of the channel {self._name} has rows, but query {self._query!r} states nothing about a "
-                "loop of several queries. It was started as the only query of its loop.",
-                "Start all queries of a loop with the same channels, queries and domain. A loop with another definition needs "
-                "new channels and new checkpoints.",
-            )
+            raise errors.loop_query_differs_alone(commit.version, self._name, self._query)
         for query in commit.transactions or ("no query",):
             if self._writer is not None and query != self._writer:
-                raise StrandlineError(
-                    "STRANDLINE_LOOP_TWO_WRITERS",
-                    f"Commit {commit.version} of the channel {self._name} is of {query}, but the rows before are of query "
-                    f"{self._writer}.",
-                    "Only one query, with one checkpoint, may write a channel of a loop. Stop the other one, create new channels "
-                    "for the loop, and start its queries with new checkpoints.",
-                )
+                raise errors.loop_two_writers(commit.version, self._name, query, self._writer)
             self._writer = query
         self._rows.append((commit.version, [low for low, _ in times]))
 
@@ -191,25 +178,13 @@ def times_of(commit: Commit, inputs: Inputs, name: str) -> Iterator[tuple[Time, 
         yield from ((enter(span.low), enter(span.high)) for span in commit.statement.spans)
 
 
-def _stated(progress: Progress, path: str) -> dict[str, Any] | None:
+def _stated(progress: Progress, path: str) -> JsonObject | None:
     """Return what the writer of a channel states about the loop; ``None`` before its first commit."""
     names = list(progress.producers)
     if len(names) != 1:
-        raise StrandlineError(
-            "STRANDLINE_LOOP_TWO_WRITERS",
-            f"The channel {path} has the producers {names}, but one query writes it, and nobody else.",
-            "Create each channel of the loop with Channel.create(…, producers=[name]).",
-        )
+        raise errors.loop_two_writers_producers(path, names)
     known = progress.get(names[0])
     stated = None if known is None else QueryProducerState.from_json(known.state).loop
     if not isinstance(stated, dict | None):
-        raise _damaged(names[0], path, "it is not an object")
+        raise errors.loop_state_invalid(names[0], path, "it is not an object")
     return stated
-
-
-def _damaged(writer: str, path: str, why: str) -> StrandlineError:
-    return StrandlineError(
-        "STRANDLINE_LOOP_STATE_INVALID",
-        f"What the writer {writer} of the channel at {path} states about the loop cannot be true: {why}.",
-        "Its log was changed by hand, or by another release. Restore it, or use new channels for the loop.",
-    )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any
 
+from pyspark_strandline.read import errors
 from pyspark_strandline.read.offset import Offset
 from pyspark_strandline.read.several.cut import Cut, LoopPosition
 from pyspark_strandline.read.several.inputs import Inputs
@@ -93,20 +93,16 @@ class SeveralOffsets:
                 ``STRANDLINE_OFFSET_VERSION``; ``STRANDLINE_OFFSET_INVALID`` if it is damaged.
         """
         if not isinstance(value, dict):
-            raise _invalid(value, "it is not a JSON object")
+            raise errors.offset_invalid_several(value, "it is not a JSON object")
         inputs = self._inputs
         version = _VERSION if inputs.graph is None else _LOOP_VERSION
         if value.get("strandline") != version and value.get("feedback", {}) == inputs.feedback_to_json():
-            raise StrandlineError(
-                "STRANDLINE_OFFSET_VERSION",
-                f"The checkpoint's offset {str(value)[:200]} does not have version {version} of strandline's offsets.",
-                "Use the strandline release that wrote the checkpoint, or a new checkpoint.",
-            )
+            raise errors.offset_version(value, version)
         each, first = value.get("channels"), value.get("first")
         if not isinstance(each, dict) or any(not isinstance(position, dict) for position in each.values()):
-            raise _invalid(value, "it has no position for each channel")
+            raise errors.offset_invalid_several(value, "it has no position for each channel")
         if type(first) is not int or not 0 <= first < max(1, len(each)):
-            raise _invalid(value, "first must be the number of a channel")
+            raise errors.offset_invalid_several(value, "first must be the number of a channel")
         self._check_same_source(value, each)
         positions = {
             name: Offset.from_json(each[name], channel.table_id, channel.domain, channel.path)
@@ -116,87 +112,70 @@ class SeveralOffsets:
             return self._in_loop(value, positions, first, inputs.graph)
         together = self.frontier(positions)
         if value.get("frontier") != together.to_json():
-            raise _invalid(value, "its frontier must be that of its channels together")
+            raise errors.offset_invalid_several(value, "its frontier must be that of its channels together")
         if value.get("inputs") != self._inputs_to_json(positions):
-            raise _invalid(value, "its inputs must have the frontiers of its channels")
+            raise errors.offset_invalid_several(value, "its inputs must have the frontiers of its channels")
         return Cut(positions, together, first)
 
-    def _check_same_source(self, value: Mapping[str, Any], each: Mapping[str, object]) -> None:
+    def _check_same_source(self, value: Mapping[str, object], each: Mapping[str, object]) -> None:
         """Raise if the offset is one of other channels, of another loop, or of another form."""
         inputs = self._inputs
         if list(each) != list(inputs.channels):
-            raise StrandlineError(
-                "STRANDLINE_CHECKPOINT_MISMATCH",
-                f"The checkpoint has the channels {', '.join(each)}, but the query reads {', '.join(inputs.channels)}.",
-                "Read the same channels, in the same order and by the same names, or use a new checkpoint.",
-            )
+            raise errors.checkpoint_mismatch_channels(each, inputs.channels)
         for what, had, has in (
             ("times of", value.get("domain"), str(inputs.domain)),
             ("the feedback", value.get("feedback", {}), inputs.feedback_to_json()),
             ("the form", value.get("form"), inputs.form),
         ):
             if had != has:
-                raise StrandlineError(
-                    "STRANDLINE_CHECKPOINT_MISMATCH",
-                    f"The checkpoint has {what} {had}, but the query has {has}.",
-                    "Read the channels as before, or use a new checkpoint.",
-                )
+                raise errors.checkpoint_mismatch_source(what, had, has)
 
-    def _in_loop(self, value: Mapping[str, Any], positions: Mapping[str, Offset], first: int, graph: LoopGraph) -> Cut:
+    def _in_loop(self, value: Mapping[str, object], positions: Mapping[str, Offset], first: int, graph: LoopGraph) -> Cut:
         inputs = self._inputs
         if value.get("checksum") != checksum(value):
-            raise _invalid(value, "its checksum is not that of its other fields")
-        if any(type(count) is not int or count < 0 for count in (value.get("rows"), value.get("outside"))):
-            raise _invalid(value, "rows and outside must be whole numbers of 0 or more")
+            raise errors.offset_invalid_several(value, "its checksum is not that of its other fields")
+        rows, outside, begun = value.get("rows"), value.get("outside"), value.get("begun")
+        if type(rows) is not int or rows < 0 or type(outside) is not int or outside < 0:
+            raise errors.offset_invalid_several(value, "rows and outside must be whole numbers of 0 or more")
         stated = self._same_loop(value, graph)
         try:
             rounds = Rounds.from_json(Antichain.from_json(inputs.domain, value.get("frontier")), value.get("pending"))
             entered = Entered.from_json(inputs.domain, value.get("entered", []))
         except (ValueError, StrandlineError) as error:
-            raise _invalid(value, str(error)) from error
+            raise errors.offset_invalid_several(value, str(error)) from error
         if not all(rounds.frontier.less_equal(time) for time in inputs.outside({n: p.frontier for n, p in positions.items()})):
-            raise _invalid(value, "its frontier must not be ahead of a channel's")
-        if type(value.get("begun")) is not bool:
-            raise _invalid(value, "begun must be true or false")
+            raise errors.offset_invalid_several(value, "its frontier must not be ahead of a channel's")
+        if type(begun) is not bool:
+            raise errors.offset_invalid_several(value, "begun must be true or false")
         if stated is None:
             writer = value.get("writer")
             writers: Mapping[str, str] = dict.fromkeys(inputs.rounds_come_by, writer) if isinstance(writer, str) else {}
             consumed: Mapping[str, int] = dict.fromkeys(inputs.rounds_come_by, 0)
         else:
-            if not isinstance(value.get("writers"), dict):
-                raise _invalid(value, "it has no writers of the loop's channels")
-            writers = value["writers"]
+            named = value.get("writers")
+            if not isinstance(named, dict):
+                raise errors.offset_invalid_several(value, "it has no writers of the loop's channels")
+            writers = named
             try:
                 consumed = QueryState.from_json(graph, inputs.query, stated).consumed
             except (ValueError, StrandlineError) as error:
-                raise _invalid(value, str(error)) from error
-        loop = LoopPosition(rounds, value["rows"], value["outside"], writers, consumed, value["begun"], entered)
+                raise errors.offset_invalid_several(value, str(error)) from error
+        loop = LoopPosition(rounds, rows, outside, writers, consumed, begun, entered)
         return Cut(positions, rounds.frontier, first, loop)
 
-    def _same_loop(self, value: Mapping[str, Any], graph: LoopGraph) -> Mapping[str, Any] | None:
+    def _same_loop(self, value: Mapping[str, object], graph: LoopGraph) -> Mapping[str, object] | None:
         """Return what the query states to others; ``None`` without others. Raises if the loop had another definition then."""
         inputs = self._inputs
         if ("loop" in value) != inputs.has_others:
-            raise StrandlineError(
-                "STRANDLINE_CHECKPOINT_MISMATCH",
-                f"The checkpoint is of a loop of {'several queries' if 'loop' in value else 'one query'}, but the loop now has "
-                f"the queries {', '.join(graph.queries)}. A loop has one definition for its whole life, because each "
-                "query counts what may come from the others.",
-                "Start it with the queries as before, or use new channels and new checkpoints.",
-            )
+            raise errors.checkpoint_mismatch_loop(graph.queries, had_several="loop" in value)
         if not inputs.has_others:
             return None
         stated = value.get("loop")
         if not isinstance(stated, dict):
-            raise _invalid(value, "it has no state of its query in the loop")
-        named = [(stated.get("query"), stated.get("definition")), (inputs.query, inputs.definition)]
-        if named[0] != named[1]:
-            raise StrandlineError(
-                "STRANDLINE_CHECKPOINT_MISMATCH",
-                f"The checkpoint is of query {named[0][0]} of a loop with the definition {named[0][1]}, but this is query "
-                f"{named[1][0]} of a loop with the definition {named[1][1]}.",
-                "Start the query with the channels, queries and domain as before, or use new channels and new checkpoints.",
-            )
+            raise errors.offset_invalid_several(value, "it has no state of its query in the loop")
+        query, definition = stated.get("query"), stated.get("definition")
+        if (query, definition) != (inputs.query, inputs.definition):
+            raise errors.checkpoint_mismatch_query(query, definition, inputs.query, inputs.definition)
         return stated
 
 
@@ -204,11 +183,3 @@ def checksum(value: Mapping[str, object]) -> str:
     """Return the checksum of all other fields of a loop's offset (docs/protocol.md)."""
     others = {name: field for name, field in value.items() if name != "checksum"}
     return hashlib.sha256(json.dumps(others, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:16]
-
-
-def _invalid(value: object, rule: str) -> StrandlineError:
-    return StrandlineError(
-        "STRANDLINE_OFFSET_INVALID",
-        f"The checkpoint's offset {str(value)[:300]} is not a position in several channels: {rule}.",
-        "The checkpoint was damaged or changed by hand. Restore it from a backup, or use a new checkpoint.",
-    )

@@ -11,12 +11,11 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from pyspark_strandline.options import CHANNEL, ReadOptions
-from pyspark_strandline.read import input_partition
+from pyspark_strandline.read import errors, input_partition
 from pyspark_strandline.read.several.cut import Cut
 from pyspark_strandline.read.several.inputs import TIME_OF_CHANNEL
 from pyspark_strandline.schema import arrow_schema
 from strandline.delta.storage import open_store
-from strandline.errors import StrandlineError
 from strandline.time.antichain import Antichain
 from strandline.time.arrow import arrow_type, first_behind
 from strandline.time.domain import parse_domain
@@ -116,13 +115,6 @@ def _check_open(name: str, of: _Input, times: pa.Array, frontier: Antichain, pat
     """Raise if a row has a time that a frontier, the channel's own or that of all channels, had closed before the batch."""
     behind = first_behind(times, frontier, of.time_column)
     if behind is not None:
-        whose = of.options.path if is_own else "all channels together"
-        raise StrandlineError(
-            "STRANDLINE_ROW_BEHIND_FRONTIER",
-            f"A row of channel {name} has the time {frontier.domain.format(behind)}, but the frontier {frontier.format()} of "
-            f"{whose} had closed it before this batch. It is in one of the files {paths[:8]}.",
-            "A writer other than Strandline wrote the row. Remove it, and start with a new checkpoint, in a loop with new "
-            "channels for its feedback and its results."
-            if is_own
-            else "In a loop, an operator may only emit rows at times of rows that it has taken in (docs/loops.md).",
-        )
+        if is_own:
+            raise errors.row_behind_frontier_own(name, behind, frontier, of.options.path, paths)
+        raise errors.row_behind_frontier_together(name, behind, frontier, paths)

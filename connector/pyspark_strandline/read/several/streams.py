@@ -11,9 +11,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from pyspark_strandline.options import CHANNEL
+from pyspark_strandline.read import errors
 from pyspark_strandline.read.several.inputs import TIME_OF_CHANNEL
 from pyspark_strandline.schema import domain_metadata, quoted
-from strandline.errors import StrandlineError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,11 +35,7 @@ class Streams:
     def __getitem__(self, name: str) -> DataFrame:
         """Return the stream of a channel. Raises :class:`StrandlineError` for an unknown name."""
         if name not in self._names:
-            raise StrandlineError(
-                "STRANDLINE_CHANNELS_INVALID",
-                f"The source has no channel {name!r}. Its channels are {', '.join(self._names)}.",
-                "Use one of these names.",
-            )
+            raise errors.channels_invalid_unknown(name, self._names)
         columns = self._rows.schema[name].dataType
         assert isinstance(columns, StructType)  # noqa: S101 - Inputs.schema made it
         rows = self._rows.where(F.col(CHANNEL) == name)

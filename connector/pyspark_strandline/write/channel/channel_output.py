@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark_strandline.resume.row_counter import RowCounter
 from pyspark_strandline.resume.sink import FirstBatch, go_on
 from pyspark_strandline.resume.written import Writer, open_output, writer_of
+from pyspark_strandline.write import errors
 from pyspark_strandline.write.channel.open_channel import OpenChannel
 from pyspark_strandline.write.channel.output_checks import (
     check_begun,
@@ -155,11 +156,7 @@ class ChannelOutput:
         The loop would have to read a range of times, in which those that go round cannot be told from those that wait.
         """
         if written.spans or len({time for time, _ in written.times}) > _MOST_TIMES:
-            raise StrandlineError(
-                "STRANDLINE_LOOP_TIMES_UNKNOWN",
-                f"The rows of one batch for the feedback channel {self.path} have more than {_MOST_TIMES} different times.",
-                "Truncate the outer coordinates of the times before they enter the loop, or set maxFilesPerTrigger.",
-            )
+            raise errors.loop_times_unknown(self.path, _MOST_TIMES)
 
     def commit(
         self,

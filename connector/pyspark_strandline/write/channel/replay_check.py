@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 
+from pyspark_strandline.write import errors
 from pyspark_strandline.write.channel.written_files import OutputBatch
 from strandline.channel import Channel
 from strandline.channel.batch.batch_digest import BatchDigest, RowsDigest
 from strandline.channel.batch.batch_identity import BatchIdentity
 from strandline.channel.progress.query_producer_state import QueryProducerState
 from strandline.channel.statements.commit_statement import CommitStatement
-from strandline.errors import ChannelError
 
 __all__ = ["check_replay"]
 
@@ -58,15 +58,7 @@ def check_replay(channel: Channel, producer: str, batch: OutputBatch, accepted: 
                 _check_rows(batch, had.wrote, stated, accepted)
             return
         why = f"what the channel's state says of its rows is damaged: {damage}"
-    raise ChannelError(
-        "STRANDLINE_REPLAY_DIFFERS",
-        f"Batch {batch.number} of query {batch.query} was committed to {batch.path} before. The channel has the query's batches "
-        f"up to {newest}. But {why}. The query's checkpoint may have been restored to an earlier state, or be a copy. Nothing of "
-        "the batch was written.",
-        "Restore the newest state of the checkpoint. Or start the query with a new checkpointLocation and the option resume: "
-        "then it goes on after the rows that the channel has (docs/lost-checkpoint.md). Or with a new checkpointLocation and "
-        "a new channel, which gets all rows, and let the readers change to it.",
-    )
+    raise errors.replay_differs_reads(batch.number, batch.query, batch.path, newest, why)
 
 
 def _check_rows(batch: OutputBatch, had: BatchDigest, stated: CommitStatement | None, accepted: int | None) -> None:
@@ -75,25 +67,19 @@ def _check_rows(batch: OutputBatch, had: BatchDigest, stated: CommitStatement | 
     if differs is None:
         return
     where, why = differs
-    what = (
-        f"Batch {batch.number} of query {batch.query} was committed to {batch.path} before. Repeated, it has read the same "
-        f"and wrote other rows for {where}. What differs is {why}."
-    )
     if batch.number == accepted:
-        _log.warning("%s The committed rows are kept, because acceptReplay is %s.", what, accepted)
+        _log.warning(
+            "Batch %s of query %s was committed to %s before. Repeated, it has read the same and wrote other rows for %s. What "
+            "differs is %s. The committed rows are kept, because acceptReplay is %s.",
+            batch.number,
+            batch.query,
+            batch.path,
+            where,
+            why,
+            accepted,
+        )
         return
-    raise ChannelError(
-        "STRANDLINE_REPLAY_DIFFERS",
-        f"{what} So the query depends on something that has changed: a table without a version, a function that gives "
-        "another value each time, the order in which rows come (a sketch, a large rounding), or the program. Nothing of the "
-        "batch was written.",
-        "Bring back what the query depends on, and start it again with the same checkpoint. Or, if the committed rows are as "
-        f"good as the others, set the option acceptReplay to {batch.number} at the sink: the channels that have the batch keep "
-        "their rows. Or, if its operators keep no state, start it with a new checkpointLocation and the option resume, set "
-        "to changed at the sink and to this path at each source (docs/lost-checkpoint.md). Or start it with a new "
-        "checkpointLocation and a new channel, which gets all rows, and let the readers change to it. "
-        "docs/repeated-batches.md says what a repeated batch sees.",
-    )
+    raise errors.replay_differs_rows(batch.number, batch.query, batch.path, where, why)
 
 
 def _difference(batch: OutputBatch, had: BatchDigest, stated: CommitStatement | None) -> tuple[str, str] | None:

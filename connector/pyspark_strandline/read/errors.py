@@ -1,0 +1,336 @@
+"""The errors of sources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from pyspark_strandline.resume.errors import as_before
+from strandline.channel.statements.inputs import Input
+from strandline.errors import LogError, StrandlineError
+from strandline.time.antichain import Antichain
+from strandline.time.domain import Time, TimeDomain
+
+_ANOTHER_LOOP = (
+    "Start all queries of a loop with the same channels, queries and domain. A loop with another definition needs "
+    "new channels and new checkpoints."
+)
+
+
+def channel_replaced_log(version: int, path: str, newest: int) -> LogError:
+    return LogError(
+        "STRANDLINE_CHANNEL_REPLACED",
+        f"The query has read commit {version} of {path}, whose newest commit is now {newest}. The "
+        "log was restored to an earlier state, or lost commits in a power failure.",
+        "Restore the newest state of the log. Or start the query with a new checkpoint and a new output, because its "
+        "output has results of rows that are gone.",
+    )
+
+
+def channel_replaced_table(path: str) -> LogError:
+    return LogError(
+        "STRANDLINE_CHANNEL_REPLACED",
+        f"The table {path} has another id or time column than when the query began to read it.",
+        "Start the query again with a new checkpoint, or restore the former table.",
+    )
+
+
+def channels_invalid_same(other: str, name: str, path: str) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_CHANNELS_INVALID",
+        f"The channels {other} and {name} are both the table {path}.",
+        "Name each channel once. Its stream may be used several times.",
+    )
+
+
+def channels_invalid_unknown(name: str, names: Iterable[str]) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_CHANNELS_INVALID",
+        f"The source has no channel {name!r}. Its channels are {', '.join(names)}.",
+        "Use one of these names.",
+    )
+
+
+def checkpoint_mismatch_channel(had: object, path: str, channel: str) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_CHECKPOINT_MISMATCH",
+        f"The checkpoint belongs to the channel {had}, but {path} now holds the channel {channel}.",
+        "The table was replaced. Use a new checkpoint, or restore the former table.",
+    )
+
+
+def checkpoint_mismatch_channels(had: Iterable[str], has: Iterable[str]) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_CHECKPOINT_MISMATCH",
+        f"The checkpoint has the channels {', '.join(had)}, but the query reads {', '.join(has)}.",
+        "Read the same channels, in the same order and by the same names, or use a new checkpoint.",
+    )
+
+
+def checkpoint_mismatch_loop(queries: Iterable[str], *, had_several: bool) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_CHECKPOINT_MISMATCH",
+        f"The checkpoint is of a loop of {'several queries' if had_several else 'one query'}, but the loop now has "
+        f"the queries {', '.join(queries)}. A loop has one definition for its whole life, because each "
+        "query counts what may come from the others.",
+        "Start it with the queries as before, or use new channels and new checkpoints.",
+    )
+
+
+def checkpoint_mismatch_query(had: object, had_definition: object, query: str, definition: str) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_CHECKPOINT_MISMATCH",
+        f"The checkpoint is of query {had} of a loop with the definition {had_definition}, but this is query "
+        f"{query} of a loop with the definition {definition}.",
+        "Start the query with the channels, queries and domain as before, or use new channels and new checkpoints.",
+    )
+
+
+def checkpoint_mismatch_source(what: str, had: object, has: object) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_CHECKPOINT_MISMATCH",
+        f"The checkpoint has {what} {had}, but the query has {has}.",
+        "Read the channels as before, or use a new checkpoint.",
+    )
+
+
+def checkpoint_mismatch_times(had: object, path: str, domain: TimeDomain) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_CHECKPOINT_MISMATCH",
+        f"The checkpoint has times of {had}, but {path} has times of {domain}.",
+        "Use a new checkpoint.",
+    )
+
+
+def data_file_missing(path: str, location: str) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_DATA_FILE_MISSING",
+        f"The channel's log names the data file {path!r} of {location}, but the file does not exist.",
+        "VACUUM may have removed it. Restore the file, start with startingVersion=snapshot and a new checkpoint, or set "
+        "failOnDataLoss to false to skip its rows.",
+    )
+
+
+def loop_channel_used_commits(name: str, path: str) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_LOOP_CHANNEL_USED",
+        f"The feedback channel {name} at {path} has commits of a query, but this one begins with a new "
+        "checkpoint. They are those of an earlier query, whose operators had the state that belongs to them.",
+        "Start the query with its former checkpoint. Or create new channels for the feedback and the results.",
+    )
+
+
+def loop_channel_used_frontier(name: str, path: str, frontier: Antichain) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_LOOP_CHANNEL_USED",
+        f"The feedback channel {name} at {path} has the frontier {frontier.format()} before the query "
+        "begins, so rows of earlier times could not come round.",
+        "Create it without at: Channel.create(path, schema, producers=[name]).",
+    )
+
+
+def loop_query_differs(name: str, had: object, had_definition: object, query: str, definition: str) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_LOOP_QUERY_DIFFERS",
+        f"The channel {name} is written by query {had!r} of a loop with the definition "
+        f"{had_definition}. Here its writer is {query!r}, and the definition is "
+        f"{definition}.",
+        _ANOTHER_LOOP,
+    )
+
+
+def loop_query_differs_alone(version: int, name: str, query: str) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_LOOP_QUERY_DIFFERS",
+        f"Commit {version} of the channel {name} has rows, but query {query!r} states nothing about a "
+        "loop of several queries. It was started as the only query of its loop.",
+        _ANOTHER_LOOP,
+    )
+
+
+def loop_state_invalid(writer: str, path: str, why: str) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_LOOP_STATE_INVALID",
+        f"What the writer {writer} of the channel at {path} states about the loop cannot be true: {why}.",
+        "Its log was changed by hand, or by another release. Restore it, or use new channels for the loop.",
+    )
+
+
+def loop_times_unknown(name: str, path: str) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_LOOP_TIMES_UNKNOWN",
+        f"Channel {name} at {path} can be read from a snapshot only, because its log was "
+        "cleaned up or its first files were vacuumed. A snapshot does not state the times of its rows, which a loop "
+        "counts.",
+        "Copy the rows into a new channel by a query of its own, and read that one.",
+    )
+
+
+def loop_two_writers(version: int, name: str, query: str, known: str) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_LOOP_TWO_WRITERS",
+        f"Commit {version} of the channel {name} is of {query}, but the rows before are of query {known}.",
+        "Only one query, with one checkpoint, may write a channel of a loop. Stop the other one, create new channels "
+        "for the loop, and start its queries with new checkpoints.",
+    )
+
+
+def loop_two_writers_feedback(version: int, name: str, query: str, known: str) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_LOOP_TWO_WRITERS",
+        f"Commit {version} of the feedback channel {name} is of {query}, but the rows that came round "
+        f"before are of query {known}.",
+        "Only one query, with one checkpoint, may write a feedback channel. Stop the other one, create new "
+        "channels for the loop, and start one query with a new checkpoint.",
+    )
+
+
+def loop_two_writers_producers(path: str, names: list[str]) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_LOOP_TWO_WRITERS",
+        f"The channel {path} has the producers {names}, but one query writes it, and nobody else.",
+        "Create each channel of the loop with Channel.create(…, producers=[name]).",
+    )
+
+
+def _loop_unbounded(what: str) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_LOOP_UNBOUNDED",
+        what,
+        "Let the body return only rows that change something: look for a cycle in the data, or for values that grow for "
+        "ever. Or raise the bound (an option of the source) and start the query again: it continues.",
+    )
+
+
+def loop_unbounded_growth(rows: int, outside: int, most: int, few: int, domain: TimeDomain, times: str) -> StrandlineError:
+    return _loop_unbounded(
+        f"{rows} rows have come round without a pause after {outside} rows from outside, but maxLoopGrowth is "
+        f"{most} for each of them (fewer than {few} count as so many). These times of {domain} "
+        f"still go round: {times}."
+    )
+
+
+def loop_unbounded_rounds(name: str, most: int, rows: int, times: str, by: Mapping[str, object]) -> StrandlineError:
+    return _loop_unbounded(
+        f"Rows of the feedback channel {name} have come round more than {most} times since they "
+        f"entered the loop (maxRounds), {rows} rows without a pause. These times still go round: "
+        f"{times}. They advance by {dict(by)}."
+    )
+
+
+def loop_unbounded_rows(rows: int, most: int, domain: TimeDomain, times: str) -> StrandlineError:
+    return _loop_unbounded(
+        f"{rows} rows have come round without a pause, but maxLoopRows is {most}. These "
+        f"times of {domain} still go round: {times}."
+    )
+
+
+def native_scan_refused(path: str, reason: str) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_NATIVE_SCAN_REFUSED",
+        f"Option nativeScan is on, but the JVM cannot read this batch of {path}: {reason}.",
+        "Set nativeScan to auto, so that Python reads such a batch.",
+    )
+
+
+def _offset_invalid(value: object, where: str, rule: str) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_OFFSET_INVALID",
+        f"The checkpoint's offset {str(value)[:300]} is not a position in {where}: {rule}.",
+        "The checkpoint was damaged or changed by hand. Restore it from a backup, or use a new checkpoint.",
+    )
+
+
+def offset_invalid(value: object, rule: str) -> StrandlineError:
+    return _offset_invalid(value, "the channel's log", rule)
+
+
+def offset_invalid_several(value: object, rule: str) -> StrandlineError:
+    return _offset_invalid(value, "several channels", rule)
+
+
+def offset_version(value: object, version: int) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_OFFSET_VERSION",
+        f"The checkpoint's offset {str(value)[:200]} does not have version {version} of strandline's offsets.",
+        "Use the strandline release that wrote the checkpoint, or a new checkpoint.",
+    )
+
+
+def option_conflict_rounds(most: int, names: Iterable[str]) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_OPTION_CONFLICT",
+        f"maxRounds is {most}, but rows of the feedback {', '.join(names)} may enter the loop in "
+        "another query, at any value of the coordinates that it advances. So their rounds are not counted.",
+        "Bound it with maxLoopRows.",
+    )
+
+
+def _resume_impossible(path: str, read: Input, does: str, remedy: str) -> StrandlineError:
+    had = f"file {read.file} of commit {read.commit}" if read.file else f"commit {read.commit}"
+    if read.snapshot is not None:
+        had = f"file {read.file} of the snapshot of version {read.snapshot}"
+    return StrandlineError(
+        "STRANDLINE_RESUME_IMPOSSIBLE",
+        f"The query that wrote the output had read {path} up to {had}, but the new query {does}. So its first "
+        "batch cannot end there.",
+        f"{remedy} Or write into a new channel, which gets all rows, and let the readers change to it.",
+    )
+
+
+def resume_impossible_begun(path: str, read: Input, commit: int) -> StrandlineError:
+    return _resume_impossible(path, read, f"begins at commit {commit}", as_before(read.began))
+
+
+def resume_impossible_cleaned(path: str, read: Input) -> StrandlineError:
+    why = "cannot read it there any more, because its log was cleaned up"
+    return _resume_impossible(path, read, why, "Restore its log.")
+
+
+def resume_impossible_commits(path: str, read: Input) -> StrandlineError:
+    return _resume_impossible(path, read, "reads commit by commit", "Set startingVersion to snapshot, as it was.")
+
+
+def resume_impossible_snapshot(path: str, read: Input) -> StrandlineError:
+    why = "reads its rows from a snapshot, which ends between two commits"
+    return _resume_impossible(path, read, why, as_before(read.began))
+
+
+def _row_behind_frontier(
+    name: str, time: Time, frontier: Antichain, whose: str, paths: Sequence[str], remedy: str
+) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_ROW_BEHIND_FRONTIER",
+        f"A row of channel {name} has the time {frontier.domain.format(time)}, but the frontier {frontier.format()} of "
+        f"{whose} had closed it before this batch. It is in one of the files {paths[:8]}.",
+        remedy,
+    )
+
+
+def row_behind_frontier_own(name: str, time: Time, frontier: Antichain, path: str, paths: Sequence[str]) -> StrandlineError:
+    remedy = (
+        "A writer other than Strandline wrote the row. Remove it, and start with a new checkpoint, in a loop with new "
+        "channels for its feedback and its results."
+    )
+    return _row_behind_frontier(name, time, frontier, path, paths, remedy)
+
+
+def row_behind_frontier_together(name: str, time: Time, frontier: Antichain, paths: Sequence[str]) -> StrandlineError:
+    remedy = "In a loop, an operator may only emit rows at times of rows that it has taken in (docs/loops.md)."
+    return _row_behind_frontier(name, time, frontier, "all channels together", paths, remedy)
+
+
+def time_domain_mismatch(channels: Mapping[str, str]) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_TIME_DOMAIN_MISMATCH",
+        f"The channels have times of different domains: {', '.join(f'{n} of {d}' for n, d in channels.items())}.",
+        "Give domain=…, whose first coordinates are the times of each channel. Or move the times of the others "
+        "in a query of their own first.",
+    )
+
+
+def version_missing(version: int, path: str, newest: int) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_VERSION_MISSING",
+        f"startingVersion is {version}, but the newest version of {path} is {newest}.",
+        f"Give a version up to {newest + 1}, or latest.",
+    )
