@@ -109,25 +109,11 @@ def test_every_condition_in_the_sources_is_on_the_page_of_error_conditions() -> 
                     assert f"## {condition}\n" in page, f"{condition} of {path.name}"
 
 
-DONE = [
-    *(
-        f"python/strandline/{name}"
-        for name in ("cli", "dataflow", "delta", "ingest", "loop", "page", "report", "scope", "testing", "tracker")
-    ),
-    *(f"connector/pyspark_strandline/{name}" for name in ("loops", "operators", "options", "read", "resume", "write")),
-    *(
-        f"connector/pyspark_strandline/{name}.py"
-        for name in ("column_types", "data_source", "hadoop_storage", "schema", "session")
-    ),
-    "python/strandline/time/time_text.py",
-]
-"""Where no error's text stands beside the code that raises it."""
-LATER = {"tracker/graph.py", "loop/graph.py"}
-
-
 def test_the_texts_of_errors_stand_in_the_errors_modules() -> None:
-    for path in (path for place in DONE for path in ([ROOT / place] if place.endswith(".py") else (ROOT / place).rglob("*.py"))):
-        if path.name != "errors.py" and "/".join(path.parts[-2:]) not in LATER:
+    for path in (
+        path for package in ("python/strandline", "connector/pyspark_strandline") for path in (ROOT / package).rglob("*.py")
+    ):
+        if path.name != "errors.py":
             assert not list(error_reference.inline_errors(path)), f"{path}: move the text into the package's errors.py"
 
 

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from pyspark_strandline.report import errors
 from strandline.errors import StrandlineError
 from strandline.report.progress import METRICS
 
@@ -225,8 +226,4 @@ def _parts(names: Iterable[str]) -> dict[str, str]:
 
 
 def _missing(package: str, extra: str) -> StrandlineError:
-    return StrandlineError(
-        "STRANDLINE_PACKAGE_MISSING",
-        f"The package {package} is not installed.",
-        f'Install it: pip install "strandline[{extra}]".',
-    )
+    return errors.package_missing(package, extra)

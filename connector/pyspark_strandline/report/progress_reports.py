@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from py4j.java_gateway import JavaClass
 
+from pyspark_strandline.report import errors
 from pyspark_strandline.report.query_progress import QueryProgress, nothing
 from pyspark_strandline.report.stages import batch_report
 from pyspark_strandline.report.unread import UnreadWork
-from strandline.errors import StrandlineError
 from strandline.report.progress import (
     FrontierClock,
     Level,
@@ -76,9 +76,7 @@ class ProgressReports:
         self._level = _level(level)
         self._levels = {name: _level(each) for name, each in (levels or {}).items()}
         if type(window) is not int or window < 1:
-            raise StrandlineError(
-                "STRANDLINE_OPTION_INVALID", f"window is {window!r}, not a number of batches.", "Give 1 or more."
-            )
+            raise errors.option_invalid_window(window)
         self._window = window
         self._shim = _shim(spark)
         self._lock = threading.Lock()
@@ -354,22 +352,13 @@ def _level(value: Level | str) -> Level:
     try:
         return Level(value)
     except ValueError:
-        raise StrandlineError(
-            "STRANDLINE_OPTION_INVALID",
-            f"The level is {str(value)[:100]!r}.",
-            f"Give one of {', '.join(each.value for each in Level)}.",
-        ) from None
+        raise errors.option_invalid_level(value, Level) from None
 
 
 def _shim(spark: Any) -> Any:
     shim = spark._jvm.strandline.spark.progress.Progress
     if not isinstance(shim, JavaClass):  # a name that the JVM does not know is a package
-        raise StrandlineError(
-            "STRANDLINE_EXTENSION_MISSING",
-            "The Spark session does not have the strandline extension, so it makes no progress reports.",
-            "Build the session with pyspark_strandline.configure(builder), or pass the shim's jar with --jars "
-            '"$(python -m pyspark_strandline jar)".',
-        )
+        raise errors.extension_missing_for_reports()
     return shim
 
 

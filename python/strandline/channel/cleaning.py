@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 
+from strandline.channel import errors
 from strandline.channel.commit.transaction import Plan, transact
 from strandline.channel.progress.progress import Progress
 from strandline.channel.progress.snapshot import Snapshot
@@ -22,11 +23,7 @@ _MOST_WITHOUT_ROWS = 10_000
 def clean_log(snapshot: Snapshot, older_than: timedelta) -> int:
     """Remove commits as :meth:`Channel.clean_log` says. Return their number."""
     if not isinstance(older_than, timedelta):
-        raise ChannelError(
-            "STRANDLINE_RETENTION_INVALID",
-            f"Commits of {snapshot.table.path} cannot be older than {ascii(older_than)[:80]}, which is not a timedelta.",
-            "Give an age, for example timedelta(days=30).",
-        )
+        raise errors.retention_invalid(snapshot.table.path, older_than)
     before = datetime.now(timezone.utc).timestamp() * 1000 - older_than / timedelta(milliseconds=1)
     snapshot.update()
     newest, copy = _newest_change(snapshot)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
+from strandline.channel import errors
 from strandline.channel.commit.acceptance import check_founding
 from strandline.channel.progress.attempts import Attempt
 from strandline.channel.progress.snapshot import Snapshot
@@ -23,7 +24,7 @@ from strandline.channel.write.create import (
 )
 from strandline.delta.storage import commit_name
 from strandline.delta.table import Table, create_table, open_delta, schema_text, stored_schema
-from strandline.errors import ChannelError, StorageError
+from strandline.errors import StorageError
 from strandline.time.domain import Time, TimeDomain, parse_domain
 
 __all__ = ["NewChannel"]
@@ -102,21 +103,12 @@ class NewChannel:
     def _existing(self, storage_options: Mapping[str, str] | None, exist_ok: bool) -> Snapshot:
         log = self.log
         if not exist_ok:
-            raise ChannelError(
-                "STRANDLINE_CHANNEL_EXISTS",
-                f"A Delta table already exists at {log.path}.",
-                "Open it with Channel.open, or pass exist_ok=True.",
-            )
+            raise errors.channel_exists(log.path)
         log.store.settle()
         snapshot = Snapshot(Table(log.path, storage_options))
         have = snapshot.table.schema
         if not have.equals(stored_schema(self.schema)) or snapshot.domain != self.domain:
-            raise ChannelError(
-                "STRANDLINE_SCHEMA_MISMATCH",
-                f"The channel {log.path} has the columns {_columns(have)} and times of {snapshot.domain}, but the "
-                f"columns {_columns(self.schema)} and times of {self.domain} were requested.",
-                "Create the channel at another path, or request the columns of the existing channel.",
-            )
+            raise errors.schema_mismatch_of_channel(log.path, _columns(have), snapshot.domain, _columns(self.schema), self.domain)
         return snapshot
 
 

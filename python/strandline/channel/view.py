@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
+from strandline.channel import errors
 from strandline.channel.progress.handle_lock import HandleLock, locked
 from strandline.channel.progress.producer_states import CopiedStates
 from strandline.channel.progress.progress import Progress
@@ -238,11 +239,7 @@ class ChannelView:
         """
         unknown = [name for name in columns or () if name not in self.schema.names]
         if unknown:
-            raise ChannelError(
-                "STRANDLINE_COLUMN_UNKNOWN",
-                f"The channel {self.path} has no column {str(unknown[0])[:80]!r}.",
-                f"Name some of its columns: {', '.join(self.schema.names)}.",
-            )
+            raise errors.column_unknown(self.path, unknown[0], self.schema.names)
         schema = self.schema if columns is None else pa.schema([self.schema.field(name) for name in columns])
         tables = (read_file(self._snapshot.table, file, schema) for file in files)
         return pa.concat_tables([schema.empty_table(), *tables])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from strandline.errors import CycleError, ScopeError
+from strandline.loop import errors
 from strandline.loop.taken import Taken
 from strandline.loop.way import Way
 from strandline.time.antichain import Antichain
@@ -185,25 +185,13 @@ class LoopGraph:
     def _check(self, name: str, query: LoopQuery) -> None:
         for channel in (*query.reads, *query.writes):
             if channel not in self.entries:
-                raise ScopeError(
-                    "STRANDLINE_SCOPE_CHANNEL_UNKNOWN",
-                    f"Query {name!r} names the channel {channel!r}, but the loop's channels are {', '.join(self.entries)}.",
-                    "Give the channel, or use one of these names.",
-                )
+                raise errors.scope_channel_unknown(name, channel, self.entries)
         for channel in query.writes:
             other = self.writer.setdefault(channel, name)
             if other != name:
-                raise ScopeError(
-                    "STRANDLINE_SCOPE_TWO_WRITERS",
-                    f"The queries {other} and {name} write channel {channel}, which is part of a loop.",
-                    "Let one query write it, and unite the rows in that query. Or let each write a channel of its own.",
-                )
+                raise errors.scope_two_writers(other, name, channel)
         if not query.reads or len(set(query.reads)) < len(query.reads):
-            raise ScopeError(
-                "STRANDLINE_SCOPE_QUERY_INVALID",
-                f"Query {name!r} reads the channels {list(query.reads)}.",
-                "Name at least one, and each once.",
-            )
+            raise errors.scope_query_invalid(name, query.reads)
 
     def _way(self, channel: str, by: Mapping[str, int]) -> Way:
         entry = self.entries[channel]
@@ -217,11 +205,7 @@ class LoopGraph:
             unchanged[name] = [r for channel, way in ways.items() if way.is_identity for r in self.readers[channel]]
         _, cycle = in_order(unchanged)
         if cycle:
-            raise CycleError(
-                "STRANDLINE_GRAPH_CYCLE",
-                f"The cycle {' → '.join((*cycle, cycle[0]))} does not advance times.",
-                'Let a channel on it advance them, such as {"iter": 1}. Otherwise no time in the loop would ever be complete.',
-            )
+            raise errors.graph_cycle((*cycle, cycle[0]))
 
 
 def _moved(way: Way) -> list[int]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from strandline.errors import StrandlineError, TimeDomainError
+from strandline.time import errors
 from strandline.time.domain import Product, Scalar, Time, TimeDomain, uint64
 
 __all__ = ["Antichain", "least_times"]
@@ -141,9 +141,7 @@ class Antichain:
         Antichain(int64, [7])
         """
         if not isinstance(value, list):
-            raise StrandlineError(
-                "STRANDLINE_TIME_INVALID", f"{field} is {value!r}, not a list of times of {domain}.", "Give a list of times."
-            )
+            raise errors.time_invalid_list(field, value, domain)
         return cls(domain, [domain.from_json(t, f"{field}[{i}]") for i, t in enumerate(value)])
 
     def format(self) -> str:
@@ -152,11 +150,7 @@ class Antichain:
 
     def _same_domain(self, other: Antichain) -> None:
         if self.domain != other.domain:
-            raise TimeDomainError(
-                "STRANDLINE_TIME_DOMAIN_MISMATCH",
-                f"Frontiers of {self.domain} and of {other.domain} cannot be compared.",
-                "Convert both frontiers to one domain first.",
-            )
+            raise errors.time_domain_mismatch_of_frontiers(self.domain, other.domain)
 
     def __iter__(self) -> Iterator[Time]:
         if len(self._elements) < 2:

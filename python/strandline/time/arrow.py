@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from strandline.errors import TimeDomainError, TimeError
+from strandline.errors import TimeDomainError
+from strandline.time import errors
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Lex, Scalar, Time, TimeDomain, leaf_values, parse_domain
 
@@ -73,18 +74,10 @@ def domain_of(field: pa.Field) -> TimeDomain:
     """Read the domain from a field's metadata and check it against the field's type. Raises :class:`TimeDomainError`."""
     text = (field.metadata or {}).get(TIME_KEY)
     if text is None:
-        raise TimeDomainError(
-            "STRANDLINE_TIME_DOMAIN_MISSING",
-            f"Column {field.name!r} ({field.type}) has no time domain: its metadata lacks {TIME_KEY.decode()!r}.",
-            "Make the field with strandline.time.arrow.time_field(name, domain).",
-        )
+        raise errors.time_domain_missing(field.name, field.type, TIME_KEY.decode())
     domain = parse_domain(text.decode("utf-8", "replace"))
     if not _same_shape(field.type, arrow_type(domain)):
-        raise TimeDomainError(
-            "STRANDLINE_TIME_DOMAIN_MISMATCH",
-            f"Column {field.name!r} has the type {field.type}, but its domain {domain} is stored as {arrow_type(domain)}.",
-            "Change the domain or the type so that they agree.",
-        )
+        raise errors.time_domain_mismatch_of_column(field.name, field.type, domain, arrow_type(domain))
     return domain
 
 
@@ -99,11 +92,7 @@ def find_time_field(schema: pa.Schema, name: str | None = None) -> tuple[str, Ti
     """
     if name is not None:
         if schema.get_field_index(name) < 0:
-            raise TimeDomainError(
-                "STRANDLINE_TIME_COLUMN_MISSING",
-                f"The schema does not have exactly one column {name!r}. Its columns are {schema.names}.",
-                "Name one of them as the time column.",
-            )
+            raise errors.time_column_missing(name, schema.names)
         return name, domain_of(schema.field(name))
     found = [field for field in schema if TIME_KEY in (field.metadata or {})]
     if len(found) != 1:
@@ -154,12 +143,10 @@ def time_column(column: _Column, domain: TimeDomain, field: str = "time") -> pa.
     if isinstance(domain, Scalar):
         return _scalar_column(array, domain, field)
     if not pa.types.is_struct(array.type):
-        raise _wrong(
-            field, f"has the type {array.type}, but times of {domain} are stored as {arrow_type(domain)}", "Cast it first."
-        )
+        raise errors.time_invalid_stored(field, array.type, domain, arrow_type(domain))
     have, want = [f.name for f in array.type], [name for name, _ in domain.coordinates]
     if sorted(have) != sorted(want):
-        raise _wrong(field, f"is a struct of {have}, but times of {domain} have the coordinates {want}", "Give exactly these.")
+        raise errors.time_invalid_struct(field, have, domain, want)
     # flatten(), unlike field(), honours the offset of a slice.
     children = dict(zip(have, array.flatten(), strict=True))
     columns = [time_column(children[name], part, f"{field}.{name}") for name, part in domain.coordinates]
@@ -169,11 +156,7 @@ def time_column(column: _Column, domain: TimeDomain, field: str = "time") -> pa.
 def _refuse_nulls(array: pa.Array, domain: TimeDomain, field: str) -> None:
     if array.null_count:
         row = pc.index(array.is_null(), True).as_py()
-        raise _wrong(
-            field,
-            f"is null in row {row} ({array.null_count} nulls in all), but a time of {domain} is never null",
-            "Give every row a time.",
-        )
+        raise errors.time_invalid_nulls(field, row, array.null_count, domain)
 
 
 def _scalar_column(array: pa.Array, domain: Scalar, field: str) -> pa.Array:
@@ -182,24 +165,14 @@ def _scalar_column(array: pa.Array, domain: Scalar, field: str) -> pa.Array:
         return array
     if domain.name == "timestamp" and pa.types.is_timestamp(array.type):
         if array.type.tz is None:
-            raise _wrong(
-                field,
-                f"has the type {array.type} without a time zone, but {domain} is in UTC",
-                "Cast it to timestamp[us, UTC] first.",
-            )
+            raise errors.time_invalid_local(field, array.type, domain)
     elif domain.name == "timestamp" or not pa.types.is_integer(array.type):
         hint = " (NaN and fractions are not times)" if pa.types.is_floating(array.type) else ""
-        raise _wrong(field, f"has the type {array.type}, but times of {domain} are stored as {want}{hint}", "Cast it first.")
+        raise errors.time_invalid_type(field, array.type, domain, want, hint)
     try:
         return array.cast(want)
     except pa.ArrowInvalid as error:
-        raise _wrong(
-            field, f"has a value that {domain} cannot hold: {error}", "Remove such rows, or use a wider domain."
-        ) from None
-
-
-def _wrong(field: str, what: str, remedy: str = "") -> TimeError:
-    return TimeError("STRANDLINE_TIME_INVALID", f"{field} {what}.", remedy)
+        raise errors.time_invalid_cast(field, domain, error) from None
 
 
 def leaf_columns(array: pa.Array) -> list[np.ndarray[Any, Any]]:

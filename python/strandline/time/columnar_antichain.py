@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from strandline.errors import StrandlineError
+from strandline.time import errors
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Product, Time, TimeDomain
 from strandline.time.mutable_antichain import FrontierChange
@@ -129,12 +129,7 @@ class ColumnarAntichain:
     def _check(self, columns: Sequence[Column], deltas: Column) -> list[Column]:
         lengths = [len(column) for column in columns]
         if len(columns) != len(self._dtypes) or any(length != len(deltas) for length in lengths):
-            raise StrandlineError(
-                "STRANDLINE_COLUMNS_INVALID",
-                f"A batch of {self.domain} cannot consist of {len(columns)} columns of lengths {lengths} and {len(deltas)} "
-                "deltas.",
-                f"Give {len(self._dtypes)} columns, each as long as the deltas.",
-            )
+            raise errors.columns_invalid_lengths(self.domain, len(columns), lengths, len(deltas), len(self._dtypes))
         checked = []
         for column, dtype in zip((*columns, deltas), (*self._dtypes, np.dtype(np.int64)), strict=True):
             values = np.asarray(column)
@@ -142,11 +137,7 @@ class ColumnarAntichain:
                 values.dtype.kind not in "iu"
                 or (len(values) and (int(values.min()) < np.iinfo(dtype).min or int(values.max()) > np.iinfo(dtype).max))
             ):
-                raise StrandlineError(
-                    "STRANDLINE_COLUMNS_INVALID",
-                    f"A column of {values.dtype} cannot be converted to {dtype}.",
-                    f"Use the leaf types of {self.domain}, {', '.join(map(str, self._dtypes))}, and int64 for the deltas.",
-                )
+                raise errors.columns_invalid_type(values.dtype, dtype, self.domain, self._dtypes)
             checked.append(values.astype(dtype, copy=False))
         return checked[:-1]
 

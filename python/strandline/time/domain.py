@@ -19,7 +19,7 @@ from datetime import datetime, timedelta, timezone
 from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
-from strandline.errors import TimeDomainError, TimeError
+from strandline.time import errors
 from strandline.time.text.calendar import format_micros
 
 __all__ = [
@@ -176,7 +176,7 @@ class TimeDomain(ABC):
         (3, 0)
         """
         if isinstance(value, (Mapping, str)):
-            raise _invalid(field, f"is {value!r}, which is not the JSON form of a time of {self}", "Write an integer or a list.")
+            raise errors.time_invalid_json(field, value, self)
         return self.time(value, field)
 
     def to_json(self, time: Time) -> Any:
@@ -202,20 +202,12 @@ def leaf_values(time: Time) -> Iterator[int]:
         yield time
 
 
-def _null(domain: TimeDomain, field: str) -> TimeError:
-    return _invalid(field, f"is null, but a time of {domain} is never null", "Give every row a time, or set such rows aside.")
-
-
 def _less_equal_pairs(a: Time, b: Time) -> bool:
     return bool(a[0] <= b[0] and a[1] <= b[1])
 
 
 def _less_equal_triples(a: Time, b: Time) -> bool:
     return bool(a[0] <= b[0] and a[1] <= b[1] and a[2] <= b[2])
-
-
-def _invalid(field: str, what: str, remedy: str = "") -> TimeError:
-    return TimeError("STRANDLINE_TIME_INVALID", f"{field} {what}.", remedy)
 
 
 @dataclass(frozen=True)
@@ -226,11 +218,7 @@ class Scalar(TimeDomain):
 
     def __post_init__(self) -> None:
         if self.name not in _RANGES:
-            raise TimeDomainError(
-                "STRANDLINE_TIME_DOMAIN_INVALID",
-                f"{self.name!r} is not a scalar time domain.",
-                f"Use one of {', '.join(sorted(_RANGES))}.",
-            )
+            raise errors.time_domain_invalid_scalar(self.name, _RANGES)
 
     @property
     def minimum(self) -> Time:
@@ -261,18 +249,18 @@ class Scalar(TimeDomain):
         if self.has(value):
             return value
         if value is None:
-            raise _null(self, field)
+            raise errors.time_invalid_null(field, self)
         if isinstance(value, datetime) and self.name == "timestamp":
             if value.tzinfo is None:
-                raise _invalid(field, f"is the datetime {value} without a time zone", "Give it a time zone, such as UTC.")
+                raise errors.time_invalid_without_zone(field, value)
             value = (value - _EPOCH) // timedelta(microseconds=1)
         if isinstance(value, bool) or not hasattr(value, "__index__"):
             kinds = "an integer of microseconds or an aware datetime" if self.name == "timestamp" else "an integer"
-            raise _invalid(field, f"is {value!r} ({type(value).__name__}), not a time of {self}", f"Give {kinds}.")
+            raise errors.time_invalid_kind(field, value, self, kinds)
         number = value.__index__()
         low, high = _RANGES[self.name]
         if not low <= number <= high:
-            raise _invalid(field, f"is {number}, outside {self} ({low} to {high})", f"Use a time from {low} to {high}.")
+            raise errors.time_invalid_beyond(field, number, self, low, high)
         return number
 
     def format(self, time: Time) -> str:
@@ -299,21 +287,13 @@ class _Composite(TimeDomain):
     def __post_init__(self) -> None:
         names = [name for name, _ in self.parts]
         if not names:
-            raise TimeDomainError("STRANDLINE_TIME_DOMAIN_INVALID", f"{self._kind}() has no coordinate.", "Name at least one.")
+            raise errors.time_domain_invalid_empty(self._kind)
         for name in names:
             if not _NAME.fullmatch(name):
-                raise TimeDomainError(
-                    "STRANDLINE_TIME_DOMAIN_INVALID",
-                    f"{name!r} is not a coordinate name.",
-                    "Use letters, digits and underscores, and do not begin with a digit.",
-                )
+                raise errors.time_domain_invalid_name(name)
         # By default Spark ignores case when it resolves struct fields, so it could not distinguish two such names.
         if len({name.lower() for name in names}) != len(names):
-            raise TimeDomainError(
-                "STRANDLINE_TIME_DOMAIN_INVALID",
-                f"{self} has two coordinates with one name.",
-                "Give each its own name; case does not matter.",
-            )
+            raise errors.time_domain_invalid_twice(self)
 
     @property
     @abstractmethod
@@ -343,21 +323,17 @@ class _Composite(TimeDomain):
         if self.has(value):
             return value
         if value is None:
-            raise _null(self, field)
+            raise errors.time_invalid_null(field, self)
         if isinstance(value, Mapping):
             names = [name for name, _ in self.parts]
             if set(value) != set(names):
-                raise _invalid(
-                    field, f"has the coordinates {sorted(map(str, value))}, but {self} has {names}", "Give exactly these."
-                )
+                raise errors.time_invalid_names(field, value, self, names)
             value = tuple(value[name] for name in names)
         elif isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
             if len(value) != len(self.parts):
-                raise _invalid(
-                    field, f"has {len(value)} coordinates, but {self} has {len(self.parts)}", "Give one value for each."
-                )
+                raise errors.time_invalid_count(field, len(value), self, len(self.parts))
         else:
-            raise _invalid(field, f"is {value!r} ({type(value).__name__}), not a time of {self}", "Give its coordinates.")
+            raise errors.time_invalid_scalar(field, value, self)
         return tuple(part.time(v, f"{field}.{name}") for (name, part), v in zip(self.parts, value, strict=True))
 
     def format(self, time: Time) -> str:
@@ -481,18 +457,18 @@ def parse_domain(text: str) -> TimeDomain:
     strandline.errors.TimeDomainError: [STRANDLINE_TIME_DOMAIN_INVALID] 'float' is not a scalar time domain. Use one of ...
     """
     if len(text) > _MAX_TEXT:
-        raise _malformed(text[:40] + "…", f"is longer than {_MAX_TEXT} characters")
+        raise errors.time_domain_invalid_long(text, _MAX_TEXT)
     tokens, at = [], 0
     while text[at:].strip():
         match = _TOKEN.match(text, at)
         if match is None:
-            raise _malformed(text, f"has an unexpected character at {text[at:].strip()[0]!r}")
+            raise errors.time_domain_invalid_character(text, text[at:].strip()[0])
         tokens.append(match.group(1) or match.group(2))
         at = match.end()
     tokens.append("")
     domain, end = _parse(text, tokens, 0, _MAX_DEPTH)
     if tokens[end]:
-        raise _malformed(text, f"continues after its end with {tokens[end]!r}")
+        raise errors.time_domain_invalid_rest(text, tokens[end])
     return domain
 
 
@@ -500,29 +476,21 @@ def _parse(text: str, tokens: list[str], at: int, depth: int) -> tuple[TimeDomai
     word = tokens[at]
     if word in ("product", "lex") and tokens[at + 1] == "(":
         if depth == 0:
-            raise _malformed(text, f"nests deeper than {_MAX_DEPTH}")
+            raise errors.time_domain_invalid_deep(text, _MAX_DEPTH)
         parts: list[tuple[str, TimeDomain]] = []
         at += 1
         while tokens[at] in ("(", ","):
             name = tokens[at + 1]
             if not _NAME.fullmatch(name):
-                raise _malformed(text, f"lacks a coordinate name before {name!r}" if name else "ends within its coordinates")
+                raise errors.time_domain_invalid_coordinate(text, name)
             at += 2
             part: TimeDomain = int64
             if tokens[at] not in (",", ")"):
                 part, at = _parse(text, tokens, at, depth - 1)
             parts.append((name, part))
         if tokens[at] != ")":
-            raise _malformed(text, "lacks a closing parenthesis")
+            raise errors.time_domain_invalid_open(text)
         return (Product if word == "product" else Lex)(tuple(parts)), at + 1
     if not _NAME.fullmatch(word):
-        raise _malformed(text, f"lacks a domain before {word!r}" if word else "is empty or ends too early")
+        raise errors.time_domain_invalid_part(text, word)
     return Scalar(word), at + 1
-
-
-def _malformed(text: str, what: str) -> TimeDomainError:
-    return TimeDomainError(
-        "STRANDLINE_TIME_DOMAIN_INVALID",
-        f"The time domain {text!r} {what}.",
-        "Write it like timestamp, int64, product(epoch int64, iter int64) or lex(tick, stratum, iter).",
-    )

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from datetime import timedelta
 
-from strandline.errors import DurationError
+from strandline.time import errors
 from strandline.time.domain import Scalar
 
 __all__ = ["Duration"]
@@ -49,16 +49,14 @@ class Duration:
         amount, timed = _read(value, what)
         if not 0 <= amount < _MOST:
             problem = "negative" if amount < 0 else "too large"
-            raise DurationError("STRANDLINE_DELAY_INVALID", f"{what} is {value!s}, which is {problem}.", "Give 0 or more.")
+            raise errors.delay_invalid_range(what, value, problem)
         return cls(amount, timed)
 
     def within(self, domain: Scalar, what: str = "The delay") -> int:
         """Return the amount in units of ``domain``. Raises :class:`DurationError` if it is of the other kind (0 fits both)."""
         if self.amount and self.timed != (domain.name == "timestamp"):
             have, want = ("a duration", "a count") if self.timed else ("a count without a unit", "a duration like '60 minutes'")
-            raise DurationError(
-                "STRANDLINE_DELAY_INVALID", f"{what} is {self}, {have}, but times are of {domain}.", f"Give {want}."
-            )
+            raise errors.delay_invalid_kind(what, self, have, domain, want)
         return self.amount
 
     def __str__(self) -> str:
@@ -86,8 +84,4 @@ def _read(value: str | int | timedelta, what: str) -> tuple[int, bool]:
             total, at = total + int(match.group(1)) * size, match.end()
         if at and not text[at:].strip():
             return total, True
-    raise DurationError(
-        "STRANDLINE_DELAY_INVALID",
-        f"{what} is {value!r:.200}, which is neither a duration nor a count.",
-        f"Write it like '60 minutes' ({', '.join(_UNITS)}), or as a number for integer times.",
-    )
+    raise errors.delay_invalid(what, value, _UNITS)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from strandline.errors import SummaryError, TimeDomainError
+from strandline.time import errors
 from strandline.time.domain import Lex, Product, Scalar, Time, TimeDomain
 
 __all__ = [
@@ -95,9 +95,9 @@ class ScalarSummary(PathSummary):
 
     def __post_init__(self) -> None:
         if isinstance(self.by, bool) or not isinstance(self.by, int):
-            raise _invalid(self.domain, f"advances by {self.by!r} ({type(self.by).__name__})", "Give an integer of 0 or more.")
+            raise errors.summary_invalid_distance(self.domain, self.by)
         if self.by < 0:
-            raise _invalid(self.domain, f"advances by {self.by}, which moves times backwards", "Give an integer of 0 or more.")
+            raise errors.summary_invalid_backwards(self.domain, self.by)
 
     def results_in(self, time: Time) -> Time | None:
         result = time + self.by
@@ -338,12 +338,7 @@ def _least_step(domain: TimeDomain) -> PathSummary:
     if domain.is_total:
         last, _ = domain.leaves()[-1]
         return advance(domain, ".".join(last) or None)
-    raise SummaryError(
-        "STRANDLINE_TIME_OVERFLOW",
-        f"A coordinate overflows after one of {domain}, which is not a total order, so there is no single next time to carry "
-        "into.",
-        "Use a wider type for the coordinate, or put it in a product.",
-    )
+    raise errors.time_overflow_partial(domain)
 
 
 def identity(domain: TimeDomain) -> PathSummary:
@@ -359,7 +354,7 @@ def identity(domain: TimeDomain) -> PathSummary:
         return ProductSummary(domain, tuple(identity(part) for _, part in domain.parts))
     if isinstance(domain, Lex):
         return LexSummary(domain, None, None, ())
-    raise TimeDomainError("STRANDLINE_TIME_DOMAIN_INVALID", f"{domain!r} has no path summaries.", "Use a scalar, product or lex.")
+    raise errors.time_domain_invalid_summary(domain)
 
 
 def advance(domain: TimeDomain, coordinate: str | None = None, by: int = 1) -> PathSummary:
@@ -383,12 +378,12 @@ def advance(domain: TimeDomain, coordinate: str | None = None, by: int = 1) -> P
     """
     if isinstance(domain, Scalar):
         if coordinate:
-            raise _invalid(domain, f"names the coordinate {coordinate!r}, but a scalar has none", "Leave the coordinate out.")
+            raise errors.summary_invalid_scalar(domain, coordinate)
         return ScalarSummary(domain, by)
     name, _, inner = (coordinate or "").partition(".")
     names = [n for n, _ in domain.coordinates]
     if name not in names:
-        raise _invalid(domain, f"names the unknown coordinate {name!r}", f"Use one of {', '.join(names)}.")
+        raise errors.summary_invalid_unknown(domain, name, names)
     at = names.index(name)
     part = advance(domain.coordinates[at][1], inner or None, by)
     if isinstance(domain, Product):
@@ -397,7 +392,7 @@ def advance(domain: TimeDomain, coordinate: str | None = None, by: int = 1) -> P
         if part.is_identity:
             return identity(domain)
         return LexSummary(domain, at, part, tuple(d.minimum for _, d in domain.parts[at + 1 :]))
-    raise TimeDomainError("STRANDLINE_TIME_DOMAIN_INVALID", f"{domain!r} has no path summaries.", "Use a scalar, product or lex.")
+    raise errors.time_domain_invalid_summary(domain)
 
 
 def advance_each(domain: TimeDomain, by: Mapping[str, int]) -> PathSummary:
@@ -418,7 +413,7 @@ def advance_each(domain: TimeDomain, by: Mapping[str, int]) -> PathSummary:
     for coordinate, distance in by.items():
         moved = moved.followed_by(advance(domain, coordinate or None, distance))
         if moved is None:
-            raise SummaryError("STRANDLINE_TIME_OVERFLOW", f"No time of {domain} can advance by {dict(by)}.", "Advance by less.")
+            raise errors.time_overflow_advance(domain, by)
     return moved
 
 
@@ -464,7 +459,7 @@ def to_minimum(domain: TimeDomain) -> PathSummary:
         return ProductSummary(domain, tuple(to_minimum(part) for _, part in domain.parts))
     if isinstance(domain, Lex):
         return LexSummary(domain, 0, to_minimum(domain.parts[0][1]), tuple(d.minimum for _, d in domain.parts[1:]))
-    raise TimeDomainError("STRANDLINE_TIME_DOMAIN_INVALID", f"{domain!r} has no path summaries.", "Use a scalar, product or lex.")
+    raise errors.time_domain_invalid_summary(domain)
 
 
 def summary_from_json(domain: TimeDomain, value: Any, field: str = "summary") -> PathSummary:
@@ -493,7 +488,7 @@ def summary_from_json(domain: TimeDomain, value: Any, field: str = "summary") ->
         return ScalarSummary(domain, value)
     if isinstance(domain, Product):
         if not isinstance(value, (list, tuple)) or len(value) != len(domain.parts):
-            raise _invalid(domain, f"cannot be read from {field} = {value!r}", f"Give a list of {len(domain.parts)} summaries.")
+            raise errors.summary_invalid_product(domain, field, value, len(domain.parts))
         return ProductSummary(
             domain, tuple(summary_from_json(d, v, f"{field}.{name}") for (name, d), v in zip(domain.parts, value, strict=True))
         )
@@ -502,23 +497,15 @@ def summary_from_json(domain: TimeDomain, value: Any, field: str = "summary") ->
             return identity(domain)
         names = [name for name, _ in domain.parts]
         if not isinstance(value, dict) or set(value) != {"advance", "by", "then"} or value["advance"] not in names:
-            raise _invalid(
-                domain,
-                f"cannot be read from {field} = {value!r}",
-                'Give {} or {"advance": coordinate, "by": summary, "then": [values]}.',
-            )
+            raise errors.summary_invalid_lex(domain, field, value)
         at = names.index(value["advance"])
         part = summary_from_json(domain.parts[at][1], value["by"], f"{field}.by")
         tail = domain.parts[at + 1 :]
         if part.is_identity or not isinstance(value["then"], list) or len(value["then"]) != len(tail):
-            raise _invalid(
-                domain,
-                f"cannot be read from {field} = {value!r}",
-                f"Advance by 1 or more, and set the {len(tail)} coordinates after it.",
-            )
+            raise errors.summary_invalid_tail(domain, field, value, len(tail))
         rest = tuple(d.from_json(v, f"{field}.{name}") for (name, d), v in zip(tail, value["then"], strict=True))
         return LexSummary(domain, at, part, rest)
-    raise TimeDomainError("STRANDLINE_TIME_DOMAIN_INVALID", f"{domain!r} has no path summaries.", "Use a scalar, product or lex.")
+    raise errors.time_domain_invalid_summary(domain)
 
 
 class Summaries:
@@ -577,7 +564,3 @@ class Summaries:
 Connectivity: TypeAlias = Sequence[dict[int, Summaries]]
 """For each input port, the least summaries to each output port that it can reach. It is sparse, because most ports
 reach few ports."""
-
-
-def _invalid(domain: TimeDomain, what: str, remedy: str = "") -> SummaryError:
-    return SummaryError("STRANDLINE_SUMMARY_INVALID", f"A path summary of {domain} {what}.", remedy)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from strandline.errors import CapabilityError, GraphError, ProtocolError, SummaryError
+from collections.abc import Iterable
+
+from strandline.errors import CapabilityError, CycleError, GraphError, ProtocolError, SummaryError
 from strandline.time.domain import Time, TimeDomain
 from strandline.time.summary import PathSummary, Summaries
 
@@ -42,8 +44,60 @@ def capability_dropped_with_message(domain: TimeDomain, time: Time) -> Capabilit
     )
 
 
+def graph_cycle(names: Iterable[str]) -> CycleError:
+    return CycleError(
+        "STRANDLINE_GRAPH_CYCLE",
+        f"The cycle {' → '.join(names)} does not advance times.",
+        "Add a feedback to the cycle that strictly advances a coordinate.",
+    )
+
+
+def graph_double_edge(start: str, end: str) -> GraphError:
+    return GraphError(
+        "STRANDLINE_GRAPH_DOUBLE_EDGE",
+        f"The edge {start} → {end} exists already.",
+        "Add each edge once: its messages would count twice.",
+    )
+
+
+def graph_invalid_backwards(paths: Summaries, index: int) -> GraphError:
+    return GraphError(
+        "STRANDLINE_GRAPH_INVALID",
+        f"The summaries {paths} of node {index} move times backwards.",
+        "Give summaries that leave times as they are or advance them.",
+    )
+
+
+def graph_invalid_domain(paths: Summaries, index: int, domain: TimeDomain) -> GraphError:
+    return GraphError(
+        "STRANDLINE_GRAPH_INVALID",
+        f"The summaries {paths} of node {index} are not all of the graph's domain {domain}.",
+        "Make them with advance or identity of that domain.",
+    )
+
+
+def graph_invalid_inputs(index: int, inputs: int, summaries: int) -> GraphError:
+    return GraphError(
+        "STRANDLINE_GRAPH_INVALID",
+        f"Node {index} has {inputs} inputs, but summaries for {summaries} inputs.",
+        "Give one mapping from outputs to summaries for each input.",
+    )
+
+
 def graph_invalid_path(child: str, scope: str) -> GraphError:
     return GraphError("STRANDLINE_GRAPH_INVALID", f"{child} in {scope} is not a scope.", "Give a path of nested scopes.")
+
+
+def graph_invalid_ports(index: int, inputs: int, outputs: int) -> GraphError:
+    return GraphError("STRANDLINE_GRAPH_INVALID", f"Node {index} has {inputs} inputs and {outputs} outputs.", "Give 0 or more.")
+
+
+def graph_unknown_port(name: str, node: int, ports: int, kind: str, port: int) -> GraphError:
+    return GraphError(
+        "STRANDLINE_GRAPH_UNKNOWN_PORT",
+        f"{name} (node {node}) has {ports} {kind}s, so there is no {kind} {port}.",
+        "Ports count from 0.",
+    )
 
 
 def graph_unknown_port_added_late(location: object) -> GraphError:
@@ -51,6 +105,22 @@ def graph_unknown_port_added_late(location: object) -> GraphError:
         "STRANDLINE_GRAPH_UNKNOWN_PORT",
         f"{location} was added after the tracker was built.",
         "Build the tracker when the graph is complete.",
+    )
+
+
+def graph_unknown_port_of_node(node: int, nodes: int) -> GraphError:
+    return GraphError(
+        "STRANDLINE_GRAPH_UNKNOWN_PORT",
+        f"There is no node {node}. The graph has {nodes} nodes.",
+        "Use an index that add_node returned.",
+    )
+
+
+def graph_unknown_port_of_summary(index: int, outputs: int, input_port: int, output: int) -> GraphError:
+    return GraphError(
+        "STRANDLINE_GRAPH_UNKNOWN_PORT",
+        f"Node {index} has {outputs} outputs, but its input {input_port} has summaries to output {output}.",
+        "Outputs count from 0.",
     )
 
 

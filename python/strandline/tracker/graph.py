@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
 from typing import NamedTuple, TypeVar
 
-from strandline.errors import CycleError, GraphError
 from strandline.time.domain import TimeDomain
 from strandline.time.summary import PathSummary, Summaries, identity
+from strandline.tracker import errors
 
 __all__ = ["Graph", "Location", "Node", "in_order", "source", "target"]
 
@@ -101,42 +101,24 @@ class Graph:
         """
         index = len(self.nodes)
         if inputs < 0 or outputs < 0:
-            raise GraphError(
-                "STRANDLINE_GRAPH_INVALID", f"Node {index} has {inputs} inputs and {outputs} outputs.", "Give 0 or more."
-            )
+            raise errors.graph_invalid_ports(index, inputs, outputs)
         if summaries is None:
             default = Summaries([identity(self.domain)])
             connectivity = [dict.fromkeys(range(outputs), default) for _ in range(inputs)]
         else:
             if len(summaries) != inputs:
-                raise GraphError(
-                    "STRANDLINE_GRAPH_INVALID",
-                    f"Node {index} has {inputs} inputs, but summaries for {len(summaries)} inputs.",
-                    "Give one mapping from outputs to summaries for each input.",
-                )
+                raise errors.graph_invalid_inputs(index, inputs, len(summaries))
             connectivity = [
                 {output: found for output, paths in row.items() if len(found := Summaries(paths))} for row in summaries
             ]
             for input_port, row in enumerate(connectivity):
                 for output, paths in row.items():
                     if any(path.domain != self.domain for path in paths):
-                        raise GraphError(
-                            "STRANDLINE_GRAPH_INVALID",
-                            f"The summaries {paths} of node {index} are not all of the graph's domain {self.domain}.",
-                            "Make them with advance or identity of that domain.",
-                        )
+                        raise errors.graph_invalid_domain(paths, index, self.domain)
                     if any(path.resets for path in paths):
-                        raise GraphError(
-                            "STRANDLINE_GRAPH_INVALID",
-                            f"The summaries {paths} of node {index} move times backwards.",
-                            "Give summaries that leave times as they are or advance them.",
-                        )
+                        raise errors.graph_invalid_backwards(paths, index)
                     if not 0 <= output < outputs:
-                        raise GraphError(
-                            "STRANDLINE_GRAPH_UNKNOWN_PORT",
-                            f"Node {index} has {outputs} outputs, but its input {input_port} has summaries to output {output}.",
-                            "Outputs count from 0.",
-                        )
+                        raise errors.graph_unknown_port_of_summary(index, outputs, input_port, output)
         self.nodes.append(Node(inputs, outputs, connectivity, name or f"node {index}", [[] for _ in range(outputs)]))
         return index
 
@@ -156,11 +138,7 @@ class Graph:
         for end in edge:
             self.check(end)
         if edge in self._edges:
-            raise GraphError(
-                "STRANDLINE_GRAPH_DOUBLE_EDGE",
-                f"The edge {self.name(edge[0])} → {self.name(edge[1])} exists already.",
-                "Add each edge once: its messages would count twice.",
-            )
+            raise errors.graph_double_edge(self.name(edge[0]), self.name(edge[1]))
         self._edges.add(edge)
         self.nodes[from_node].edges[output].append(edge[1])
 
@@ -168,19 +146,11 @@ class Graph:
         """Raise :class:`GraphError` unless ``location`` is a port of this graph."""
         node, is_source, port = location
         if not 0 <= node < len(self.nodes):
-            raise GraphError(
-                "STRANDLINE_GRAPH_UNKNOWN_PORT",
-                f"There is no node {node}. The graph has {len(self.nodes)} nodes.",
-                "Use an index that add_node returned.",
-            )
+            raise errors.graph_unknown_port_of_node(node, len(self.nodes))
         ports = self.nodes[node].outputs if is_source else self.nodes[node].inputs
         if not 0 <= port < ports:
             kind = "output" if is_source else "input"
-            raise GraphError(
-                "STRANDLINE_GRAPH_UNKNOWN_PORT",
-                f"{self.nodes[node].name} (node {node}) has {ports} {kind}s, so there is no {kind} {port}.",
-                "Ports count from 0.",
-            )
+            raise errors.graph_unknown_port(self.nodes[node].name, node, ports, kind, port)
 
     def name(self, location: Location) -> str:
         """Return the human-readable form of a location: the operator's name and its port."""
@@ -210,11 +180,7 @@ class Graph:
         if cycle:
             start = cycle.index(min(cycle))
             cycle = cycle[start:] + cycle[:start]
-            error = CycleError(
-                "STRANDLINE_GRAPH_CYCLE",
-                f"The cycle {' → '.join(self.name(location) for location in (*cycle, cycle[0]))} does not advance times.",
-                "Add a feedback to the cycle that strictly advances a coordinate.",
-            )
+            error = errors.graph_cycle(self.name(location) for location in (*cycle, cycle[0]))
             error.cycle = tuple(cycle)
             raise error
         return order

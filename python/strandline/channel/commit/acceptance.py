@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from strandline.channel import errors
 from strandline.channel.progress.snapshot import Snapshot
 from strandline.channel.statements.checksum import with_checksum
 from strandline.channel.statements.commit_statement import CommitStatement
@@ -14,7 +15,7 @@ from strandline.delta.storage import inside
 from strandline.delta.table import commit_lines
 from strandline.errors import ChannelError, ProducerError
 
-__all__ = ["accepted_lines", "check_founding", "refused"]
+__all__ = ["accepted_lines", "check_founding"]
 
 
 def accepted_lines(
@@ -47,7 +48,7 @@ def accepted_lines(
     ) as error:  # a name that is no text, a number of numpy, half of a character
         if isinstance(error, (ChannelError, ProducerError)):
             raise
-        raise refused(snapshot.table.path, f"it cannot be written as JSON in UTF-8 ({error})") from None
+        raise errors.commit_refused_json(snapshot.table.path, error) from None
     try:
         check_nesting(version, lines)
         commit = snapshot.log.parse(version, lines)
@@ -61,9 +62,9 @@ def accepted_lines(
         for file in files:
             check_stats(file)
     except ValueError as error:
-        raise refused(snapshot.table.path, str(error)) from None
+        raise errors.commit_refused(snapshot.table.path, str(error)) from None
     except ChannelError as error:
-        raise refused(snapshot.table.path, error.what.rstrip(".")) from None
+        raise errors.commit_refused(snapshot.table.path, error.what.rstrip(".")) from None
     return text, lines
 
 
@@ -72,14 +73,4 @@ def check_founding(path: str, text: str) -> None:
     try:
         CommitStatement.from_user_metadata(text, 0)
     except ChannelError as error:
-        raise refused(path, error.what.rstrip(".")) from None
-
-
-def refused(path: str, why: str) -> ChannelError:
-    """Return the error for a commit that readers would refuse, so that nothing was written."""
-    return ChannelError(
-        "STRANDLINE_COMMIT_REFUSED",
-        f"Readers of {path} would refuse this commit: {why}. Nothing was written.",
-        "Correct the files, times, capabilities, names or transaction that this commit was to have. If it is too large, commit "
-        "less at a time.",
-    )
+        raise errors.commit_refused(path, error.what.rstrip(".")) from None

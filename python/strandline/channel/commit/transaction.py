@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from strandline.channel import errors
 from strandline.channel.batch.batch_digest import BatchDigest
 from strandline.channel.batch.table_reads import TableRead
 from strandline.channel.commit.acceptance import accepted_lines
@@ -147,17 +148,7 @@ class _Contention:
         if self._snapshot.version >= conflict.version:
             self._progressed = now
         elif now - self._progressed > _UNREADABLE_SECONDS:
-            raise LogError(
-                "STRANDLINE_COMMIT_UNREADABLE",
-                f"The file of commit {conflict.version} of {self._snapshot.table.path} exists, but it cannot be read, so no "
-                "commit can follow it.",
-                "Examine the file in _delta_log. If it is a broken link, remove it.",
-            )
+            raise errors.commit_unreadable(conflict.version, self._snapshot.table.path)
         if now - self._began > _CONTENTION_SECONDS:
-            raise LogError(
-                "STRANDLINE_CONTENTION",
-                f"Other writers of {self._snapshot.table.path} committed first in each of {self._attempts} attempts within "
-                f"{_CONTENTION_SECONDS:.0f} s.",
-                "Let fewer processes write to the channel, or commit less often.",
-            )
+            raise errors.contention(self._snapshot.table.path, self._attempts, _CONTENTION_SECONDS)
         clock.sleep(random.uniform(0, min(0.005, 0.001 * self._attempts)))  # noqa: S311

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 import numpy as np
 
+from strandline.channel import errors
 from strandline.channel.progress.capability_updates import CapabilityUpdates
 from strandline.channel.progress.producer_state_columns import ProducerStateColumns, fits_table
 from strandline.channel.progress.producer_states import Producers, ProducerStateMap, ProducerStates
@@ -21,7 +22,7 @@ from strandline.channel.statements.log import Commit
 from strandline.channel.statements.nullable_int64 import Ints
 from strandline.channel.statements.statement import REGISTRAR, REMOVED, ProducerState, Statement, first_seq
 from strandline.channel.statements.statement_columns import StatementColumns, split_columns
-from strandline.errors import StatementError, TimeError
+from strandline.errors import TimeError
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time, TimeDomain
 
@@ -246,23 +247,17 @@ class Progress:
                 what = (
                     "is not one" if known is None else f"holds {known.holds.format()}" if known.holds else "is stated there too"
                 )
-                _contradiction(version, f"removes the producer {name!r}, which {what}.")
+                raise errors.statement_contradiction_removed(version, name, what)
             if known.seq >= first:
-                _contradiction(
-                    version,
-                    f"removes the producer {name!r}, whose newest statement is {known.seq}, but producers join with {first} "
-                    f"({REMOVED}), not with more.",
-                )
+                raise errors.statement_contradiction_of_seq(version, name, known.seq, first, REMOVED)
 
     def _check_repeated(self, known: Mapping[str, Statement], statements: Collection[str], version: int) -> None:
         """Raise unless ``known`` equals the newest statements of all names that are not in ``statements``."""
         name = self._states.differs(known, statements)
         if name is not None:
             repeated, known_state = known.get(name), self._states.get(name)
-            _contradiction(
-                version,
-                f"repeats a statement of {name!r} that differs from the log. It repeats {_shown(repeated)}; "
-                f"the log has {_shown(known_state.statement() if known_state else None)}.",
+            raise errors.statement_contradiction_repeated(
+                version, name, _shown(repeated), _shown(known_state.statement() if known_state else None)
             )
 
     def begin(self, commit: Commit) -> None:
@@ -367,7 +362,7 @@ class _MonotonicityCheck:
         before = old.seq if old else self.first_seq - 1
         if seq != before + 1:
             newest = f"the newest statement before it is {before}" if old else "there is no statement before it"
-            _contradiction(self._version, f"has statement {seq} of {name!r}, but {newest}; the next one is {before + 1}.")
+            raise errors.statement_contradiction_next(self._version, seq, name, newest, before)
 
     def check(self, name: str, old: ProducerState | None, holds: Antichain) -> None:
         """Raise :class:`StatementError` unless the producer may hold ``holds`` from now on."""
@@ -379,21 +374,9 @@ class _MonotonicityCheck:
         domain = holds.domain
         time = domain.format(next(t for t in holds if not source.holds.less_equal(t)))
         held = source.holds.format()
-        raise StatementError(
-            "STRANDLINE_STATEMENT_REGRESSION",
-            f"The progress statement of commit {self._version} "
-            + (f"moves the capability of {name!r} back from {held} to {time}." if old else "")
-            + ("" if old else f"adds the producer {name!r} at {time}, but producers may join only at {held}."),
-            "A Strandline writer does not write this. Copy the rows of the previous version into a new channel.",
-        )
-
-
-def _contradiction(version: int, what: str) -> NoReturn:
-    raise StatementError(
-        "STRANDLINE_STATEMENT_CONTRADICTION",
-        f"The progress statement of commit {version} {what}",
-        "A Strandline writer does not write this. Copy the rows of the previous version into a new channel.",
-    )
+        if old:
+            raise errors.statement_regression(self._version, name, held, time)
+        raise errors.statement_regression_of_new(self._version, name, held, time)
 
 
 def _shown(statement: Statement | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from strandline.channel import errors
 from strandline.channel.progress.attempts import Attempts
 from strandline.channel.progress.handle_lock import HandleLock
 from strandline.channel.progress.progress import Progress
@@ -14,7 +15,6 @@ from strandline.channel.statements.session import WriterSession
 from strandline.channel.statements.statement import REGISTRAR
 from strandline.delta.storage import commit_name
 from strandline.delta.table import Table
-from strandline.errors import ChannelError, LogError
 from strandline.time.arrow import find_time_field
 from strandline.time.domain import TimeDomain
 
@@ -120,31 +120,18 @@ class Snapshot:
         self.table.load()
         self.time_column, self.domain = find_time_field(self.table.schema)
         if (self.time_column, self.domain, self.table.id) != was:
-            raise ChannelError(
-                "STRANDLINE_CHANNEL_REPLACED",
-                f"Commit {commit.version} of {self.table.path} changed the table's id or its time column: column {was[0]!r} of "
-                f"{was[1]} in table {was[2]} became column {self.time_column!r} of {self.domain} in table {self.table.id}.",
-                "Open the channel again, and start its readers with new checkpoints.",
-            )
+            raise errors.channel_replaced_time(commit.version, self.table.path, was, self.time_column, self.domain, self.table.id)
 
     def progress_at(self, version: int) -> Progress:
         """Return every producer's state as of ``version``."""
         if type(version) is not int:
-            raise LogError(
-                "STRANDLINE_VERSION_UNKNOWN",
-                f"{self.table.path} has no version {str(version)[:40]}.",
-                "Request a version that the log has.",
-            )
+            raise errors.version_unknown_number(self.table.path, version)
         if version == self.version:
             return self.progress.copy()
         if not 0 <= version <= self.version:
             latest = self.log.latest(self.version)
             if not 0 <= version <= latest:
-                raise LogError(
-                    "STRANDLINE_VERSION_UNKNOWN",
-                    f"{self.table.path} has no version {version}; its newest version is {latest}.",
-                    f"Request a version that the log still has, at most {latest}.",
-                )
+                raise errors.version_unknown(self.table.path, version, latest)
         return self._read_back(version, StatementsSinceCopy())
 
     def _read_back(self, version: int, since: StatementsSinceCopy) -> Progress:
@@ -169,11 +156,7 @@ class Snapshot:
             progress.apply(commit)
             since.count(commit.statement)
         if progress.get(REGISTRAR) is None:
-            raise ChannelError(
-                "STRANDLINE_NOT_A_CHANNEL",
-                f"{self.table.path} is a Delta table with a time domain, but none of its commits has a progress statement.",
-                "Create a channel with Channel.create, and write the rows into it.",
-            )
+            raise errors.not_a_channel(self.table.path)
         return progress
 
     def _cleaned_up_to(self, version: int) -> Commit | None:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from strandline.channel import errors
 from strandline.channel.batch.batch_digest import BatchDigest
 from strandline.channel.batch.table_reads import TableRead, table_reads_from_json
 from strandline.channel.statements.checksum import CHECKSUM_CHARS
@@ -19,7 +20,7 @@ from strandline.channel.statements.nullable_int64 import is_number
 from strandline.channel.statements.session import WriterSession
 from strandline.channel.statements.statement import REGISTRAR, Span, Statement, name_problem
 from strandline.channel.statements.statement_columns import MixedStatements, StatementColumns, split_columns
-from strandline.errors import ChannelError, ProducerError, StatementError, TimeError
+from strandline.errors import TimeError
 from strandline.json_value import JsonObject
 from strandline.time.domain import Time, TimeDomain
 
@@ -124,18 +125,9 @@ class CommitStatement:
         try:
             text = json.dumps({"strandline": body}, separators=(",", ":"), allow_nan=False)
         except RecursionError:
-            raise ProducerError(
-                "STRANDLINE_STATE_INVALID",
-                "A producer's state is nested too deep for a call from here. Nothing was written.",
-                "Keep flatter states.",
-            ) from None
+            raise errors.state_invalid_depth() from None
         if len(text) + CHECKSUM_CHARS > MAX_STATEMENT_CHARS:
-            raise ChannelError(
-                "STRANDLINE_STATEMENT_TOO_LARGE",
-                f"The commit's statements and their checksum have {len(text) + CHECKSUM_CHARS} characters, but readers accept at "
-                f"most {MAX_STATEMENT_CHARS}.",
-                "Register or state fewer producers in one commit.",
-            )
+            raise errors.statement_too_large(len(text) + CHECKSUM_CHARS, MAX_STATEMENT_CHARS)
         return text
 
     @classmethod
@@ -151,26 +143,21 @@ class CommitStatement:
             StatementError: ``STRANDLINE_STATEMENT_INVALID`` or ``STRANDLINE_PROTOCOL_NEWER``.
         """
         if len(text) > MAX_STATEMENT_CHARS:
-            _invalid(version, f"has {len(text)} characters, but at most {MAX_STATEMENT_CHARS} are allowed")
+            raise errors.statement_invalid_size(version, len(text), MAX_STATEMENT_CHARS)
         try:
             whole = json.loads(text)
         except (ValueError, RecursionError) as error:
             if not text.lstrip().startswith('{"strandline"'):
                 return None
-            _invalid(version, f"is not JSON ({error})")
+            raise errors.statement_invalid_json(version, error) from error
         if not isinstance(whole, dict) or "strandline" not in whole:
             return None
         body = whole["strandline"]
         protocol = body.get("version") if isinstance(body, dict) else None
         if not isinstance(protocol, int) or isinstance(protocol, bool) or protocol < 1:
-            _invalid(version, "has no protocol version")
+            raise errors.statement_invalid_protocol(version)
         if protocol > PROTOCOL_VERSION:
-            raise StatementError(
-                "STRANDLINE_PROTOCOL_NEWER",
-                f"Commit {version} has a statement of protocol version {protocol}, but this release reads versions 1 to "
-                f"{PROTOCOL_VERSION} only.",
-                "Upgrade Strandline to the release that wrote the commit.",
-            )
+            raise errors.protocol_newer(version, protocol, PROTOCOL_VERSION)
         try:
             owners = [WriterSession.from_json(owner) for owner in _list(body.get("owners", []), "owners")]
             return cls(
@@ -190,7 +177,7 @@ class CommitStatement:
                 table_reads_from_json(body["tables"]) if "tables" in body else (),
             )
         except (ValueError, RecursionError) as error:
-            _invalid(version, f"is malformed: {error}")
+            raise errors.statement_invalid(version, error) from error
 
     def check_message_times(self, domain: TimeDomain, version: int) -> None:
         """Raise :class:`StatementError` unless every message time is a time of ``domain``, and no span goes back."""
@@ -201,7 +188,7 @@ class CommitStatement:
                 domain.time(span.low, "a span's low time")
                 domain.time(span.high, "a span's high time")
                 if not domain.less_equal(span.low, span.high):
-                    _invalid(version, f"has a span from {domain.format(span.low)} back to {domain.format(span.high)}")
+                    raise errors.statement_invalid_span(version, domain.format(span.low), domain.format(span.high))
         except TimeError as error:
             wrong_domain(version, domain, error)
 
@@ -305,12 +292,4 @@ def _time(value: Any) -> Time:
 
 def wrong_domain(version: int, domain: TimeDomain, error: TimeError) -> NoReturn:
     """Raise the error for a commit whose statement has times that are not of ``domain``."""
-    _invalid(version, f"has a time that is not of the channel's domain {domain}: {error.what.rstrip('.')}")
-
-
-def _invalid(version: int, what: str) -> NoReturn:
-    raise StatementError(
-        "STRANDLINE_STATEMENT_INVALID",
-        f"The progress statement of commit {version} {what}.",
-        "A writer other than Strandline wrote it. Copy the rows of the previous version into a new channel.",
-    )
+    raise errors.statement_invalid_domain(version, domain, error.what.rstrip("."))

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection
 from functools import cached_property
 
+from strandline.channel import errors
 from strandline.channel.statements.commit_statement import CommitStatement
 from strandline.delta import errors as delta_errors
 from strandline.delta.log import MAX_COMMIT_BYTES, DeltaCommit, DeltaLog
@@ -98,12 +99,7 @@ class Commit(DeltaCommit):
         """Raise :class:`LogError` ``STRANDLINE_CHANNEL_REPLACED`` if the statement names another table."""
         statement = self.statement
         if statement is not None and statement.table not in (None, table_id):
-            raise LogError(
-                "STRANDLINE_CHANNEL_REPLACED",
-                f"Commit {self.version} belongs to table {statement.table}, but the commits before it belong to table "
-                f"{table_id}: the table was deleted and recreated, or its log was changed.",
-                "Open the channel again, and start its readers with new checkpoints.",
-            )
+            raise errors.channel_replaced_table(self.version, statement.table, table_id)
 
     def check(self, *, ignore_deletes: bool = False, skip_change_commits: bool = False) -> None:
         """Raise :class:`LogError` if a reader of the channel must not silently skip the commit.
@@ -120,21 +116,9 @@ class Commit(DeltaCommit):
                 return
             what = "rewrites rows" if self.files else "deletes rows"
             option = "skipChangeCommits" if self.files else "ignoreDeletes or skipChangeCommits"
-            raise LogError(
-                "STRANDLINE_ROWS_CHANGED",
-                f"Commit {self.version} ({self.operation or 'unnamed operation'}) {what}: it removes {len(self.removed)} "
-                f"file(s), {self.removed[0]!r} first. A stream cannot take back rows that it has read.",
-                f"Set {option} to skip such commits. Or start with a new checkpoint and a new output: startingVersion=snapshot "
-                f"reads the rows that are left, and startingVersion={self.version + 1} reads what came after this commit.",
-            )
+            raise errors.rows_changed(self.version, self.operation, what, self.removed, option)
         if self.files and self.statement is None:
-            raise LogError(
-                "STRANDLINE_STATEMENT_MISSING",
-                f"Commit {self.version} ({self.operation or 'unnamed operation'}) appends {len(self.files)} file(s), "
-                f"{self.files[0].path!r} first, without a progress statement. So no producer stated these rows.",
-                "Write to channels only through producers or the strandline sink. To continue, RESTORE the table to version "
-                f"{self.version - 1}, and start the reader with startingVersion=snapshot, a new checkpoint and a new output.",
-            )
+            raise errors.statement_missing(self.version, self.operation, len(self.files), self.files[0].path)
         self.check_whole()
         if self.statement is not None:
             stated, rows = self.statement.rows, self.files.rows
@@ -177,15 +161,7 @@ class Log(DeltaLog[Commit]):
 
     def _check_same(self, version: int, data: bytes, identity: str) -> None:
         if not _identifies(identity, version, data):
-            raise LogError(
-                "STRANDLINE_CHANNEL_REPLACED",
-                f"Commit {version} of {self.path} is not the one that was read before: that was {identity[:80]}, and this is "
-                f"{Commit(version, data).identity[:80]}. The log was restored to an earlier state, or lost commits in a power "
-                "failure, and was written on. So rows that were read are no longer in the channel, and others are there that "
-                "were not read.",
-                "Restore the newest state of the log. Or open the channel again: a reader with a checkpoint needs a new "
-                "checkpoint and a new output, because its output has results of rows that are gone.",
-            )
+            raise errors.channel_replaced_commit(version, self.path, identity[:80], Commit(version, data).identity[:80])
 
     def check_exists(self, version: int, table_id: str, identity: str | None = None) -> None:
         """Raise :class:`LogError` if a commit that was read before is gone, or is now another one.
@@ -240,12 +216,7 @@ class Log(DeltaLog[Commit]):
         raise self._replaced(version, table_id)
 
     def _replaced(self, version: int, table_id: str) -> LogError:
-        return LogError(
-            "STRANDLINE_CHANNEL_REPLACED",
-            f"Commit {version} of {self.path} is no longer that of table {table_id}: the table was deleted, or another one took "
-            "its place.",
-            "Open the channel again, and start its readers with new checkpoints.",
-        )
+        return errors.channel_replaced(version, self.path, table_id)
 
 
 def _identifies(identity: str, version: int, data: bytes) -> bool:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+from strandline.channel import errors
 from strandline.channel.statements.nullable_int64 import is_number
 from strandline.channel.statements.session import WriterSession
-from strandline.errors import ProducerError
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time
 
@@ -149,11 +149,7 @@ def checked_state(state: Any, name: str) -> Any:
                 holder[key] = dict(inner) if isinstance(inner, dict) else list(inner)
                 left.append((holder[key], depth + 1))
         if problem is not None:
-            raise ProducerError(
-                "STRANDLINE_STATE_INVALID",
-                f"The state of producer {name!r} {problem}. Nothing was written.",
-                "Use only what JSON has: objects, lists, texts, finite numbers, true, false and null.",
-            )
+            raise errors.state_invalid(name, problem)
     return copy[0]
 
 

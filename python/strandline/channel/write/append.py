@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from strandline.channel import errors
 from strandline.channel.batch.batch_digest import BatchDigest
 from strandline.channel.batch.table_reads import TableRead
-from strandline.channel.commit.acceptance import refused
 from strandline.channel.commit.outcome import Unchanged
 from strandline.channel.commit.transaction import Plan
 from strandline.channel.progress.capability_updates import CapabilityUpdates
@@ -33,11 +33,9 @@ from strandline.channel.statements.statement_columns import (
     is_columnar,
 )
 from strandline.channel.write import fencing
-from strandline.channel.write.capability import backwards
 from strandline.channel.write.create import checked_names
 from strandline.delta.data_file import DataFile
 from strandline.delta.log import is_transaction
-from strandline.errors import CapabilityError, ChannelError, TimeDomainError, TimeError
 from strandline.time.antichain import Antichain, canonical_times
 from strandline.time.domain import Time, TimeDomain
 
@@ -98,22 +96,16 @@ class Append:
     def check(self, path: str) -> None:
         """Raise :class:`ChannelError` unless the message times of an append to ``path`` account for every row of the files."""
         if any(not isinstance(each, Input) for each in self.reads):
-            raise refused(path, "what the query has read are not all Inputs")
+            raise errors.commit_refused_inputs(path)
         try:
             counted = sum(rows for _, rows in self.times) + sum(span.rows for span in self.spans)
             held = [file.rows for file in self.files]
         except (TypeError, ValueError, AttributeError) as error:
-            raise refused(
-                path, f"the times are not pairs of a time and a number of rows, or the files no data files ({error})"
-            ) from None
+            raise errors.commit_refused_times(path, error) from None
         if any(type(rows) is not int or not -1 <= rows < 1 << 63 for rows in held) or not 0 <= counted < 1 << 63:
-            raise refused(path, "a file has -1 or more rows, and together they have fewer than 2^63")
+            raise errors.commit_refused_rows(path)
         if -1 not in held and counted != sum(held):
-            raise ChannelError(
-                "STRANDLINE_TIMES_INCOMPLETE",
-                f"The {len(held)} file(s) have {sum(held)} rows, but their message times count {counted} rows.",
-                "Pass the times that FileWriter.finish returned together with the files, and FileWriter.spans.",
-            )
+            raise errors.times_incomplete(len(held), sum(held), counted)
 
     def plan(self, snapshot: Snapshot, transaction: tuple[str, int] | None = None) -> Plan | Unchanged:
         """Return the commit as of the snapshot's version."""
@@ -201,7 +193,9 @@ class _Planning:
             now, then = tuple(holds), tuple(held)
             self._before.update(then)
             if now != then and not held.dominates(holds):
-                raise backwards(name, self._domain, held.format(), next(t for t in now if not held.less_equal(t)))
+                raise errors.capability_backwards(
+                    name, self._domain, held.format(), next(t for t in now if not held.less_equal(t))
+                )
             own = _state_of(name, states, was)
             changed = known is None or now != then or own != was
             self._has_changes |= changed
@@ -240,12 +234,7 @@ class _Planning:
             if not allowed:
                 names = sorted(producers)
                 who = f"{names[0]!r}" + (f" and {len(names) - 1} more" if len(names) > 1 else "") if names else "no producer"
-                raise CapabilityError(
-                    "STRANDLINE_TIME_NOT_HELD",
-                    f"Rows at {self._domain.format(time)} cannot be committed, because {who} held {before.format()}. No held "
-                    "capability is at or before their time.",
-                    "Keep a capability at or before a time for as long as rows at that time may come.",
-                )
+                raise errors.time_not_held_by(self._domain.format(time), who, before.format())
 
     # ---------------------------------------------------------------------------------------------------------- as columns
 
@@ -295,7 +284,7 @@ class _Planning:
         if back.any():
             i = int(back.argmax())
             held = Antichain(self._domain, [int(then[i])])
-            raise backwards(moves.names[i], self._domain, held.format(), int(moves.times[i]))
+            raise errors.capability_backwards(moves.names[i], self._domain, held.format(), int(moves.times[i]))
         stated = (moves.times != then) | _changed(moves.state, table, rows)
         self._has_changes |= bool(stated.any())
         self._before.add(int(then.min()))
@@ -317,9 +306,7 @@ class _Planning:
 def check_transaction(path: str, transaction: object) -> None:
     """Raise :class:`ChannelError` unless this is a pair that a writer may commit. Readers accept negative versions too."""
     if not (isinstance(transaction, tuple) and len(transaction) == 2 and is_transaction(*transaction) and transaction[1] >= 0):
-        raise refused(
-            path, f"{str(transaction)[:200]!r} is not a transaction, which is a text and a whole number from 0 to 2^63 - 1"
-        )
+        raise errors.commit_refused_transaction(path, transaction)
 
 
 def _state_of(name: str, states: Mapping[str, Any], known: Any) -> Any:
@@ -341,12 +328,12 @@ def check_kinds(path: str, tables: Mapping[str, object], lists: Mapping[str, obj
     """Raise :class:`ChannelError` for arguments of an append that are of another kind than it takes, by their names."""
     for name, given in tables.items():
         if not isinstance(given, Mapping):
-            raise refused(path, f"{name} are {ascii(given)[:200]}, not a mapping by producers' names")
+            raise errors.commit_refused_mapping(path, name, given)
     for name, given in lists.items():
         if not isinstance(given, Iterable):
-            raise refused(path, f"{name} are {ascii(given)[:200]}, not a list")
+            raise errors.commit_refused_list(path, name, given)
     if moves is not None and not isinstance(moves, CapabilityUpdates):
-        raise refused(path, f"moves are {ascii(moves)[:200]}, not CapabilityUpdates")
+        raise errors.commit_refused_moves(path, moves)
 
 
 def own_antichains(statements: Mapping[str, Antichain | Iterable[Time]], domain: TimeDomain) -> dict[str, Antichain]:
@@ -359,16 +346,8 @@ def own_antichains(statements: Mapping[str, Antichain | Iterable[Time]], domain:
 
 def _own_antichain(name: str, holds: Antichain | Iterable[Time], domain: TimeDomain) -> Antichain:
     if not isinstance(holds, Iterable):
-        raise TimeError(
-            "STRANDLINE_TIME_INVALID",
-            f"The capabilities of producer {str(name)[:200]!r} are {str(holds)[:200]}, not a list of times.",
-            "Give a list of times, or an Antichain.",
-        )
+        raise errors.time_invalid_holds(name, holds)
     times = holds if isinstance(holds, Antichain) else Antichain(domain, canonical_times(list(holds), domain))
     if times.domain is not domain and times.domain != domain:
-        raise TimeDomainError(
-            "STRANDLINE_TIME_DOMAIN_MISMATCH",
-            f"The capabilities of producer {name!r} are times of {times.domain}, but the channel's times are of {domain}.",
-            "Convert the capabilities to the channel's domain.",
-        )
+        raise errors.time_domain_mismatch_of_holds(name, times.domain, domain)
     return times

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from strandline.channel import errors
 from strandline.channel.progress.handle_lock import HandleLock
-from strandline.errors import CapabilityError
 from strandline.time.domain import Time, TimeDomain
 
 __all__ = ["Capability"]
@@ -57,7 +57,7 @@ class Capability:
         time = holder.domain.time(time)
         with holder.lock:
             if not holder.domain.less_equal(self._time, time):
-                raise backwards(holder.name, holder.domain, holder.domain.format(self._time), time)
+                raise errors.capability_backwards(holder.name, holder.domain, holder.domain.format(self._time), time)
             self._time = time
 
     def clone(self) -> Capability:
@@ -75,21 +75,8 @@ class Capability:
 
     def _held(self) -> Holder:
         if self._holder is None:
-            raise CapabilityError(
-                "STRANDLINE_CAPABILITY_DROPPED",
-                f"The capability at {self._time!r} was dropped, so it cannot be used.",
-                "Create another capability with Producer.hold while the producer still holds one.",
-            )
+            raise errors.capability_dropped(self._time)
         return self._holder
 
     def __repr__(self) -> str:
         return f"Capability({self._time!r}{', dropped' if self.dropped else ''})"
-
-
-def backwards(producer: str, domain: TimeDomain, held: str, time: Time) -> CapabilityError:
-    """Return the error for a capability that would move to a time that is not ≥ its own time."""
-    return CapabilityError(
-        "STRANDLINE_CAPABILITY_BACKWARDS",
-        f"Producer {producer!r} holds {held} and cannot move to {domain.format(time)}, which is not at or after a held time.",
-        "Move capabilities only to later times: readers may treat the earlier times as closed.",
-    )

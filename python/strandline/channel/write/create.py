@@ -9,13 +9,13 @@ import pyarrow as pa
 from deltalake import Schema
 from deltalake.exceptions import CommitFailedError
 
+from strandline.channel import errors
 from strandline.channel.progress.snapshot import Snapshot
 from strandline.channel.statements.commit_statement import CommitStatement
 from strandline.channel.statements.statement import REGISTRAR, Statement, name_problem
 from strandline.delta import table as delta_table
 from strandline.delta.store_errors import native
 from strandline.delta.table import CHECKPOINT_INTERVAL, check_properties, is_text, stored_schema
-from strandline.errors import ChannelError, ProducerError, TimeDomainError
 from strandline.time.arrow import TIME_KEY, arrow_type, find_time_field, time_field
 from strandline.time.domain import Time, TimeDomain
 
@@ -63,9 +63,7 @@ def checked_names(names: Iterable[str]) -> list[str]:
     for name in several:
         problem = name_problem(name)
         if problem:
-            raise ProducerError(
-                "STRANDLINE_PRODUCER_NAME_INVALID", f"The producer name {str(name)[:2000]!r} {problem}.", "Choose another name."
-            )
+            raise errors.producer_name_invalid(name, problem)
     return list(dict.fromkeys(several))
 
 
@@ -80,35 +78,22 @@ def channel_schema(schema: pa.Schema, time: str | None, domain: TimeDomain | Non
         marked = [field.name for field in schema if TIME_KEY in (field.metadata or {})]
         time = marked[0] if len(marked) == 1 and (domain is None or "time" not in schema.names) else "time"
     if not is_text(time):
-        raise _bad_name(ascii(time)[:200], "is not a text in UTF-8")
+        raise errors.column_name_invalid_text(ascii(time)[:200])
     if domain is not None and not isinstance(domain, TimeDomain):
-        raise TimeDomainError(
-            "STRANDLINE_TIME_DOMAIN_INVALID",
-            f"{ascii(domain)[:200]} is not a time domain.",
-            "Give a TimeDomain, or its text, for example int64.",
-        )
+        raise errors.time_domain_invalid(domain)
     if domain is not None and schema.get_field_index(time) >= 0:
         if schema.field(time).type != arrow_type(domain):
-            raise TimeDomainError(
-                "STRANDLINE_TIME_DOMAIN_MISMATCH",
-                f"Column {time!r} has the type {schema.field(time).type}, but times of {domain} are stored as "
-                f"{arrow_type(domain)}.",
-                "Change the domain or the type so that they agree.",
-            )
+            raise errors.time_domain_mismatch(time, schema.field(time).type, domain, arrow_type(domain))
         schema = schema.set(schema.get_field_index(time), time_field(time, domain))
     name, found = find_time_field(schema, time)
     unsigned = sorted({str(leaf) for _, leaf in found.leaves() if str(leaf).startswith("uint")})
     if unsigned:
-        raise TimeDomainError(
-            "STRANDLINE_TIME_DOMAIN_UNSTORABLE",
-            f"Times of {found} cannot be stored, because Delta has no type {unsigned[0]}.",
-            "Use int64.",
-        )
+        raise errors.time_domain_unstorable(found, unsigned[0])
     check_column_names(schema.names)
     fields = []
     for column in schema:
         if any("\0" in name for name in _names(column.type)):
-            raise _bad_name(column.name, "contains '\\x00'")
+            raise errors.column_name_invalid_zero(column.name)
         _refuse_twice(column.type)
         _refuse_type(column, schema)
         metadata = {k: v for k, v in (column.metadata or {}).items() if k != TIME_KEY or column.name == name}
@@ -138,9 +123,7 @@ def new_columns(path: str, have: pa.Schema, wanted: Iterable[pa.Field]) -> list[
             if known != field.name or stored_schema(pa.schema([field])).field(0).type != there.type:
                 problem = f"The columns have {field.name!r} ({field.type}), but {path} has {known!r} ({there.type})."
         if problem is not None:
-            raise ChannelError(
-                "STRANDLINE_SCHEMA_MISMATCH", problem, "Add nullable columns with new names. Types of columns do not change."
-            )
+            raise errors.schema_mismatch_of_new(problem)
     schema, _ = channel_schema(pa.schema([*have, *new.values()]), time, None)
     return [schema.field(name) for name in new]
 
@@ -170,11 +153,7 @@ def checked_fields(path: str, columns: Iterable[pa.Field]) -> list[pa.Field]:
     fields = list(columns) if isinstance(columns, Iterable) else [columns]
     wrong = [field for field in fields if not isinstance(field, pa.Field)]
     if wrong:
-        raise ChannelError(
-            "STRANDLINE_SCHEMA_MISMATCH",
-            f"The columns of {path} cannot be {ascii(columns)[:200]}: {ascii(wrong[0])[:200]} is not a field of Arrow.",
-            "Give a schema of pyarrow, or its fields.",
-        )
+        raise errors.schema_mismatch_of_fields(path, columns, wrong[0])
     return fields
 
 
@@ -189,18 +168,10 @@ def check_column_names(names: Iterable[str]) -> None:
     for name in names:
         bad = sorted(set(" ,;{}()\n\t=\0") & set(name))
         if bad or not name:
-            raise _bad_name(name, f"contains {bad[0]!r}" if bad else "is empty")
+            raise errors.column_name_invalid_characters(name, bad)
         other = known.setdefault(name.lower(), name)
         if other is not name:
-            raise _bad_name(name, f"differs from that of {other!r} only in case" if other != name else "is there twice")
-
-
-def _bad_name(name: str, why: str) -> ChannelError:
-    return ChannelError(
-        "STRANDLINE_COLUMN_NAME_INVALID",
-        f"The name of column {name!r}, or of a field in it, {why}. Delta does not allow this.",
-        "Rename the column.",
-    )
+            raise errors.column_name_invalid_twice(name, other)
 
 
 def _refuse_type(column: pa.Field, schema: pa.Schema) -> None:
@@ -222,11 +193,7 @@ def _refuse_type(column: pa.Field, schema: pa.Schema) -> None:
             if problem and any(_refused_by_delta(part) for _, part, _ in list(_parts("", kind))[1:]):
                 continue  # a part of it is the cause, and comes later
         if problem:
-            raise ChannelError(
-                "STRANDLINE_COLUMN_TYPE_UNSUPPORTED",
-                f"The type {kind} of column {path!r} is not supported: {problem}.",
-                remedy,
-            )
+            raise errors.column_type_unsupported(kind, path, problem, remedy)
 
 
 def _refused_by_delta(kind: pa.DataType) -> str | None:
@@ -284,7 +251,7 @@ def _refuse_twice(kind: pa.DataType) -> None:
     for field in (kind.field(i) for i in range(kind.num_fields)):
         other = known.setdefault(field.name.lower(), field.name)
         if other != field.name:
-            raise _bad_name(field.name, f"differs from that of {other!r} only in case")
+            raise errors.column_name_invalid_case(field.name, other)
         _refuse_twice(field.type)
 
 
@@ -297,8 +264,4 @@ def check_new_path(path: str) -> None:
     strandline.errors.ChannelError: [STRANDLINE_STORAGE_URL_INVALID] The path '/lake/a%20b' has '%20' in it, ...
     """
     if "://" not in path and (found := re.search("%[0-9A-Fa-f]{2}", path)):
-        raise ChannelError(
-            "STRANDLINE_STORAGE_URL_INVALID",
-            f"The path {path[:300]!r} has {found[0]!r} in it, which Delta's library reads as one character of a URL.",
-            "Choose a path without it.",
-        )
+        raise errors.storage_url_invalid(path, found[0])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from strandline.channel import errors
 from strandline.channel.progress.snapshot import Snapshot
 from strandline.channel.statements.session import WriterSession
 from strandline.channel.statements.statement import ProducerState
 from strandline.channel.statements.statement_columns import Distinct
-from strandline.errors import ProducerError
 from strandline.time.antichain import Antichain
 
 __all__ = ["joining", "refuse_live", "refuse_live_of"]
@@ -20,11 +20,7 @@ def joining(snapshot: Snapshot, name: str) -> Antichain:
     if not registrar:
         known = sorted(snapshot.progress.producers)
         shown = ", ".join(known[:10]) + (f" and {len(known) - 10} more" if len(known) > 10 else "")
-        raise ProducerError(
-            "STRANDLINE_PRODUCER_UNKNOWN",
-            f"The channel {snapshot.table.path} is sealed and has no producer {name!r}. Its producers: {shown or 'none'}.",
-            "Use one of its producers, or name this one when you create the channel.",
-        )
+        raise errors.producer_unknown(snapshot.table.path, name, shown)
     return registrar
 
 
@@ -33,11 +29,7 @@ def refuse_live(path: str, name: str, state: ProducerState, session: WriterSessi
     other = state.owner
     if other is None or other.id == session.id or take_over or other.is_dead():
         return
-    raise ProducerError(
-        "STRANDLINE_PRODUCER_LIVE",
-        f"Producer {name!r} of {path} is open in {other}.",
-        "Close it there. If that session has ended for good, pass take_over, which fences it.",
-    )
+    raise errors.producer_live(name, path, other)
 
 
 def refuse_live_of(snapshot: Snapshot, names: Iterable[str], session: WriterSession, take_over: bool) -> None:

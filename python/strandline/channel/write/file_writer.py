@@ -13,6 +13,7 @@ from types import TracebackType
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from strandline.channel import errors
 from strandline.channel.batch.batch_digest import RowsDigest
 from strandline.channel.batch.row_hashes import FloatSums, row_hashes
 from strandline.channel.progress.snapshot import Snapshot
@@ -23,7 +24,7 @@ from strandline.delta.errors import process_forked_object
 from strandline.delta.file_stats import delta_stats
 from strandline.delta.storage import open_store, storage_errors
 from strandline.delta.store_errors import native
-from strandline.errors import ChannelError, StorageError, TimeError
+from strandline.errors import StorageError, TimeError
 from strandline.time.domain import Time, TimeDomain
 
 __all__ = ["FileWriter", "conform", "file_writer"]
@@ -44,33 +45,21 @@ def conform(rows: pa.RecordBatch | pa.Table, schema: pa.Schema) -> pa.Table:
     """
     table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
     if not isinstance(table, pa.Table):
-        raise ChannelError(
-            "STRANDLINE_SCHEMA_MISMATCH",
-            f"The rows are of the type {type(rows).__name__}, not a pyarrow RecordBatch or Table.",
-            "Convert them with pyarrow.Table.from_pandas or pyarrow.table.",
-        )
+        raise errors.schema_mismatch_of_kind(rows)
     if table.schema.equals(schema):
         return table.replace_schema_metadata(schema.metadata)
     have, want = table.schema.names, schema.names
     missing, more = [n for n in want if n not in have], [n for n in have if n not in want]
     if missing or more or len(have) != len(want):
         parts = [f"lack the columns {missing}"] * bool(missing) + [f"have the additional columns {more}"] * bool(more)
-        raise ChannelError(
-            "STRANDLINE_SCHEMA_MISMATCH",
-            f"The rows {' and '.join(parts) or 'have a column twice'}. The channel's columns are {want}.",
-            "Send exactly the channel's columns.",
-        )
+        raise errors.schema_mismatch_of_names(parts, want)
     columns = []
     for field in schema:
         column = table.column(field.name)
         try:
             columns.append(column if column.type == field.type else column.cast(field.type))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-            raise ChannelError(
-                "STRANDLINE_SCHEMA_MISMATCH",
-                f"Column {field.name!r} has the type {column.type}, which cannot be converted to {field.type}: {error}.",
-                "Cast the column before you send the rows.",
-            ) from None
+            raise errors.schema_mismatch_of_column(field.name, column.type, field.type, error) from None
     return pa.Table.from_arrays(columns, schema=schema)
 
 
@@ -174,12 +163,7 @@ class FileWriter:
         if os.getpid() != self._process:
             raise process_forked_object("writer of data files", self._store.location)
         if self._failure is not None:
-            raise StorageError(
-                "STRANDLINE_ROWS_THROWN_AWAY",
-                f"Writing rows to {self._store.location} failed, so all rows since the last commit were discarded: "
-                f"{self._failure}",
-                "Call abort, then send the rows since the last commit again.",
-            )
+            raise errors.rows_thrown_away(self._store.location, self._failure)
 
     def _flush(self) -> None:
         if not self._buffer:
@@ -242,12 +226,7 @@ class FileWriter:
         counted = sum(rows for _, rows in times) + sum(span.rows for span in self.spans)
         written = sum(file.rows for file in self._files)
         if self._times is not None and counted != written:
-            raise StorageError(
-                "STRANDLINE_ROWS_THROWN_AWAY",
-                f"An interrupt came while rows were written to {self._store.location}: {counted} rows were counted, but the "
-                f"files have {written}. All rows since the last commit were discarded.",
-                "Call abort, then send the rows since the last commit again.",
-            )
+            raise errors.rows_thrown_away_by_interrupt(self._store.location, counted, written)
 
     def abort(self) -> None:
         """Remove every file that was written. This is for rows that will not be committed."""

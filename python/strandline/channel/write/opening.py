@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from strandline.channel import errors
 from strandline.channel.commit.transaction import Plan, transact
 from strandline.channel.progress.attempts import Attempt
 from strandline.channel.progress.snapshot import Snapshot
@@ -11,7 +12,6 @@ from strandline.channel.statements.session import WriterSession
 from strandline.channel.statements.statement import ProducerState, Statement
 from strandline.channel.write import fencing
 from strandline.channel.write.create import checked_names
-from strandline.errors import ProducerError
 
 __all__ = ["open_producer"]
 
@@ -44,9 +44,5 @@ def open_producer(snapshot: Snapshot, name: str, session: WriterSession, *, take
     attempts.forget(opening)  # also an earlier one, whose answer was lost: from now on somebody has the session
     state = snapshot.progress.get(name)
     if state is None or state.owner != session:
-        raise ProducerError(
-            "STRANDLINE_PRODUCER_FENCED",
-            f"Another session took over producer {name!r} of {path} while this session opened it.",
-            "Two sessions compete for the producer: stop one of them.",
-        )
+        raise errors.producer_fenced_at_opening(name, path)
     return state

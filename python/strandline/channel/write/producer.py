@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from strandline.channel import errors
 from strandline.channel.commit.outcome import Committed, Outcome, Unchanged
 from strandline.channel.commit.transaction import Plan, transact
 from strandline.channel.progress.attempts import Attempt
@@ -21,11 +22,11 @@ from strandline.channel.statements.log import Commit
 from strandline.channel.statements.message_times import message_times
 from strandline.channel.statements.session import WriterSession
 from strandline.channel.statements.statement import ProducerState, Span, Statement, checked_state, copied_state
-from strandline.channel.write.capability import Capability, backwards
+from strandline.channel.write.capability import Capability
 from strandline.channel.write.file_writer import FileWriter, conform, file_writer
 from strandline.delta.data_file import DataFile
 from strandline.delta.errors import process_forked_object
-from strandline.errors import CapabilityError, LogError, ProducerError, StrandlineError
+from strandline.errors import LogError, ProducerError, StrandlineError
 from strandline.time.antichain import Antichain, canonical_times
 from strandline.time.arrow import first_behind
 from strandline.time.domain import Time, TimeDomain
@@ -161,7 +162,7 @@ class Producer:
         """
         time = self.domain.time(time)
         if not self.holds.less_equal(time):
-            raise self._not_held(f"cannot create a capability at {self.domain.format(time)}")
+            raise errors.time_not_held(self.name, self.domain.format(time), self.holds)
         capability = Capability(self, time)
         self._capabilities.append(capability)
         return capability
@@ -176,7 +177,7 @@ class Producer:
         wanted = Antichain(self.domain, canonical_times(times, self.domain))
         for time in wanted:
             if not holds.less_equal(time):
-                raise backwards(self.name, self.domain, holds.format(), time)
+                raise errors.capability_backwards(self.name, self.domain, holds.format(), time)
         self._replace(wanted)
 
     def _replace(self, times: Iterable[Time]) -> None:
@@ -212,7 +213,7 @@ class Producer:
         name = self._snapshot.time_column
         late = first_behind(table.column(name), self.holds, name)
         if late is not None:
-            raise self._not_held(f"cannot send a row at {name} = {self.domain.format(late)}")
+            raise errors.time_not_held_of_row(self.name, name, self.domain.format(late), self.holds)
         if self._writer is None:
             self._writer = file_writer(self._snapshot)
         self._writer.write(table)
@@ -421,7 +422,7 @@ class Producer:
                     return Committed(found)
             known = self._snapshot.progress.get(self.name)
             if known is None or known.owner != self.owner or known.seq != self._seq:
-                raise self._fenced(known.owner if known else None)
+                raise errors.producer_fenced(self.name, self._snapshot.table.path, known.owner if known else None)
             request = change(known)
             if request is None:
                 return Unchanged(self._snapshot.version) if earlier is None else Committed(earlier)
@@ -447,40 +448,13 @@ class Producer:
         if os.getpid() != self._process:
             raise process_forked_object(f"session of producer {self.name!r}", str(self._snapshot.table.path))
         if self._closed:
-            raise ProducerError(
-                "STRANDLINE_PRODUCER_CLOSED",
-                f"The session of producer {self.name!r} is closed.",
-                "Open the producer again with Channel.producer.",
-            )
-
-    def _fenced(self, other: WriterSession | None) -> ProducerError:
-        return ProducerError(
-            "STRANDLINE_PRODUCER_FENCED",
-            f"Producer {self.name!r} of {self._snapshot.table.path} was taken over by "
-            f"{other or 'a session that has ended since'}. Nothing of this commit was written.",
-            "Only one session may write under a producer's name: stop this one.",
-        )
+            raise errors.producer_closed(self.name)
 
     def _were_made(self) -> ProducerError:
         versions = ", ".join(str(attempt.version) for attempt in self._untold)
         rows = sum(attempt.request.rows for attempt in self._untold)
         self._answer()
-        return ProducerError(
-            "STRANDLINE_COMMIT_WAS_MADE",
-            f"What producer {self.name!r} of {self._snapshot.table.path} committed when it was told of an error is in the "
-            f"channel all the same: {rows} row(s), in version {versions}. Rows that were sent later are thrown away.",
-            "Do not send the rows of that commit again. The session goes on after it, with its capabilities and its state: "
-            "send the rows that came later.",
-        )
-
-    def _not_held(self, what: str) -> CapabilityError:
-        holds = self.holds
-        held = f"it holds {holds.format()}" if len(holds) else "it holds no capability"
-        return CapabilityError(
-            "STRANDLINE_TIME_NOT_HELD",
-            f"Producer {self.name!r} {what}, because {held}.",
-            "Keep a capability at or before a time for as long as rows at that time may come.",
-        )
+        return errors.commit_was_made(self.name, self._snapshot.table.path, rows, versions)
 
     @locked
     def forget(self, capability: Capability) -> None:

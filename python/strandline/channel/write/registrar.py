@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NoReturn
 
+from strandline.channel import errors
 from strandline.channel.commit.outcome import Committed, Outcome, Unchanged
 from strandline.channel.commit.transaction import Plan, transact
 from strandline.channel.progress.attempts import Attempt
 from strandline.channel.progress.snapshot import Snapshot
 from strandline.channel.statements.statement import REGISTRAR, Statement
-from strandline.channel.write.capability import backwards
 from strandline.channel.write.create import checked_names
-from strandline.errors import CapabilityError, ProducerError
 from strandline.time.antichain import Antichain, canonical_times
 from strandline.time.domain import Time
 
@@ -45,25 +43,16 @@ def register(snapshot: Snapshot, names: Iterable[str], at: Time | Iterable[Time]
         new = [name for name in wanted if name not in known]
         if len(new) < len(wanted) and not exist_ok:
             old = [name for name in wanted if name in known]
-            raise ProducerError(
-                "STRANDLINE_PRODUCER_EXISTS",
-                f"{snapshot.table.path} already has the producer {old[0]!r}"
-                + (f" and {len(old) - 1} more of the given names." if len(old) > 1 else "."),
-                "Register only new names, or pass exist_ok=True.",
-            )
+            raise errors.producer_exists(snapshot.table.path, old)
         if not new:
             return Unchanged(snapshot.version)
         registrar = snapshot.progress.registrar
         if not registrar:
-            _sealed(snapshot, f"The producer {new[0]!r} cannot join")
+            raise errors.channel_sealed_to_new(new[0], snapshot.table.path)
         joining = registrar if start is None else start
         for time in joining:
             if not registrar.less_equal(time):
-                raise CapabilityError(
-                    "STRANDLINE_TIME_NOT_HELD",
-                    f"Producers cannot join at {snapshot.domain.format(time)}, because the registrar holds {registrar.format()}.",
-                    "Choose a time at or after the registrar's capability.",
-                )
+                raise errors.time_not_held_by_registrar(snapshot.domain.format(time), registrar.format())
         statements = {name: Statement(snapshot.progress.first_seq, tuple(joining)) for name in new}
         return Plan(statements=statements, attempt=Attempt(asked))
 
@@ -79,10 +68,10 @@ def delay(snapshot: Snapshot, times: Time | Iterable[Time]) -> Outcome:
     def plan() -> Plan | Outcome:
         state = snapshot.progress.get(REGISTRAR)
         if state is None or not state.holds:
-            _sealed(snapshot, "The registrar's capability cannot move")
+            raise errors.channel_sealed(snapshot.table.path)
         for time in wanted:
             if not state.holds.less_equal(time):
-                raise backwards(REGISTRAR, snapshot.domain, state.holds.format(), time)
+                raise errors.capability_backwards(REGISTRAR, snapshot.domain, state.holds.format(), time)
         if wanted == state.holds:
             return Unchanged(snapshot.version)
         return Plan(statements={REGISTRAR: Statement(state.seq + 1, tuple(wanted), None, state.state)})
@@ -100,11 +89,3 @@ def seal(snapshot: Snapshot) -> Outcome:
         return Plan(statements={REGISTRAR: Statement(state.seq + 1, (), None, state.state)})
 
     return transact(snapshot, plan)
-
-
-def _sealed(snapshot: Snapshot, what: str) -> NoReturn:
-    raise ProducerError(
-        "STRANDLINE_CHANNEL_SEALED",
-        f"{what}, because the channel {snapshot.table.path} is sealed.",
-        "Name every producer when you create the channel, or seal the channel later.",
-    )

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+from strandline.channel import errors
 from strandline.channel.commit.outcome import Committed, Outcome, Replay, Unchanged
 from strandline.channel.commit.transaction import Plan, transact
 from strandline.channel.progress.attempts import Attempt
 from strandline.channel.progress.snapshot import Snapshot
 from strandline.channel.statements.log import Commit
 from strandline.channel.write.append import Append, check_transaction
-from strandline.errors import ChannelError
 
 __all__ = ["commit_append", "commit_of", "second_copies"]
 
@@ -79,14 +79,7 @@ def _made_before(snapshot: Snapshot, files: frozenset[str], *, repeats: bool) ->
             if not repeats or earlier.told:
                 continue
             earlier.told = True
-        raise ChannelError(
-            "STRANDLINE_COMMIT_WAS_MADE",
-            f"An earlier append to {snapshot.table.path} that ended by an error was made all the same, as "
-            f"version {attempt.version} with {len(earlier.paths)} file(s). This append has other files, or a transaction, and "
-            "nothing of it was written.",
-            "Do not send the rows of the earlier append again. If these are other rows, repeat this call. Pass a transaction: "
-            "then a replay is recognised.",
-        )
+        raise errors.commit_was_made_of_append(snapshot.table.path, attempt.version, len(earlier.paths))
     return None
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from strandline.errors import SummaryError
+from strandline.time import errors
 from strandline.time.antichain import Antichain
 from strandline.time.arrow import arrow_type, times_from_leaves
 from strandline.time.domain import Scalar, Time, TimeDomain, leaf_values
@@ -48,11 +48,7 @@ class Entry:
     def __post_init__(self) -> None:
         added = _leaves_after(self.outer, self.inner)
         if added is None or any(str(leaf) == "timestamp" for leaf in added):
-            raise SummaryError(
-                "STRANDLINE_SUMMARY_INVALID",
-                f"Times of {self.outer} do not enter {self.inner}.",
-                "The outer domain must be the loop's domain or its first coordinates. The coordinates after it must be integers.",
-            )
+            raise errors.summary_invalid_entry(self.outer, self.inner)
         object.__setattr__(self, "_added", tuple(added))
 
     def time(self, time: Time) -> Time:

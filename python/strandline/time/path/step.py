@@ -5,13 +5,12 @@ The shim has the same steps (``strandline.spark.time``). ``tests/support/path_su
 
 from __future__ import annotations
 
-import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from strandline.errors import SummaryError
+from strandline.time import errors
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Lex, Product, Scalar, Time, TimeDomain, leaf_values, parse_domain
 from strandline.time.path.entry import Entry
@@ -50,7 +49,7 @@ class Step(ABC):
 
     def image(self, domain: TimeDomain, time: Time) -> Time | None:
         """Return the image of a row's time; ``None`` if it is outside of the target domain."""
-        raise _invalid(domain, f"has the step {self.to_json()}, which does not apply to a row's time", "Leave it out.")
+        raise errors.summary_invalid_of_row(domain, self.to_json())
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
@@ -135,7 +134,7 @@ class Steps:
     def from_json(cls, value: Any, depth: int = _DEEPEST) -> Steps:
         """Read the JSON list. Raises :class:`SummaryError` if a step is unknown or malformed, or the list nests too deep."""
         if not isinstance(value, list) or depth == 0:
-            raise _unknown(value)
+            raise errors.summary_invalid_step(value)
         return cls(tuple(_step(each, depth) for each in value))
 
 
@@ -170,7 +169,7 @@ class LeastStep(Step):
     def target(self, domain: TimeDomain) -> TimeDomain:
         targets = {path.target(domain) for path in self.paths}
         if len(targets) != 1:
-            raise _invalid(domain, f"has paths to times of {len(targets)} domains", "Let all paths lead to one.")
+            raise errors.summary_invalid_paths(domain, len(targets))
         return targets.pop()
 
     def least(self, domain: TimeDomain, time: Time) -> list[Time]:
@@ -198,19 +197,15 @@ class ProjectStep(Step):
 
     def target(self, domain: TimeDomain) -> TimeDomain:
         if not isinstance(domain, (Product, Lex)):
-            raise _invalid(domain, f"keeps {', '.join(self.names)}, but a scalar time has no coordinates", "Do not project it.")
+            raise errors.summary_invalid_bare(domain, self.names)
         have = [name for name, _ in domain.parts]
         wrong = [name for name in self.names if name not in have or self.names.count(name) > 1]
         if wrong or not self.names:
             what = f"cannot keep the coordinates {', '.join(map(repr, wrong))}" if self.names else "keeps no coordinate"
-            raise _invalid(domain, what, f"Name some of {', '.join(have)}, each once.")
+            raise errors.summary_invalid_kept(domain, what, have)
         kept = tuple(part for part in domain.parts if part[0] in self.names)
         if isinstance(domain, Lex) and kept != domain.parts[: len(kept)]:
-            raise _invalid(
-                domain,
-                f"keeps {', '.join(self.names)}, which may move back when a coordinate before it advances",
-                f"Keep the first coordinates: {', '.join(have[: len(self.names)])}.",
-            )
+            raise errors.summary_invalid_order(domain, self.names, have)
         return kept[0][1] if self.is_bare else type(domain)(kept)
 
     def image(self, domain: TimeDomain, time: Time) -> Time:
@@ -362,16 +357,12 @@ def leaf_at(domain: TimeDomain, path: str) -> Scalar:
         have = dict(part.coordinates)
         if name not in have:
             remedy = f"Use one of {', '.join(have)}." if have else "Leave the coordinate out: a scalar time has none."
-            raise _invalid(part, f"names the unknown coordinate {name!r}", remedy)
+            raise errors.summary_invalid_coordinate(part, name, remedy)
         part = have[name]
     if not isinstance(part, Scalar):
         names = [".".join(leaf) for leaf, _ in part.leaves()]
         prefix = f"{path}." if path else ""
-        raise _invalid(
-            domain,
-            f"moves the composite coordinate {path}" if path else "names no coordinate to move",
-            f"Name one of {', '.join(prefix + name for name in names)}.",
-        )
+        raise errors.summary_invalid_composite(domain, path, prefix, names)
     return part
 
 
@@ -426,20 +417,8 @@ def _leaf_step(own: Any, at: str) -> LeafStep:
             not rest and _integers(width, slide, offset) and width > 0 and slide > 0
         ):
             return WindowStep(bound, width, slide, offset, at)
-    raise _unknown({**own, "coordinate": at} if at else own)
+    raise errors.summary_invalid_step({**own, "coordinate": at} if at else own)
 
 
 def _integers(*values: Any) -> bool:
     return all(type(value) is int for value in values)
-
-
-def _unknown(value: Any) -> SummaryError:
-    return SummaryError(
-        "STRANDLINE_SUMMARY_INVALID",
-        f"A path summary has the unknown step {reprlib.repr(value):.200}.",
-        "Use one release of strandline.",
-    )
-
-
-def _invalid(domain: TimeDomain, what: str, remedy: str) -> SummaryError:
-    return SummaryError("STRANDLINE_SUMMARY_INVALID", f"A path summary of {domain} {what}.", remedy)
