@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
+from types import ModuleType
 from typing import ParamSpec, TypeVar
 
 from strandline.errors import StrandlineError
@@ -88,14 +89,17 @@ class _Traceback:
             traceback.print_exc()
 
 
-def end_quietly() -> None:
+def end_quietly(daemon: ModuleType | None = None) -> None:
     """In a worker, print no stack if the driver closes the socket while no task runs. Elsewhere do nothing.
+
+    Args:
+        daemon: The module of the daemon, if it is not the one that this process runs.
 
     At the end of a session Spark closes the sockets of idle workers. A worker tells the driver so. By TCP this first write after
     the end succeeds. By the Unix sockets that ``configure`` sets it fails, and the daemon prints a stack for each worker.
     """
-    if in_worker():
-        sys.modules["__main__"].__dict__["traceback"] = _Traceback()
+    if daemon is not None or in_worker():
+        (daemon or sys.modules["__main__"]).__dict__["traceback"] = _Traceback()
 
 
 @contextmanager

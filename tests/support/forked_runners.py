@@ -26,7 +26,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-DAEMON = "pyspark.daemon"
+DAEMONS = ("pyspark.daemon", "pyspark_strandline.source_daemon")
 RUNNERS = (
     "pyspark.sql.streaming.python_streaming_source_runner",
     "pyspark.sql.streaming.transform_with_state_driver_worker",
@@ -71,7 +71,7 @@ def fork():
         return server.recv(1)
 
 module = sys.argv[2:3] if sys.argv[1] == "-m" else []
-if module and module[0] in {RUNNERS!r} or module == [{DAEMON!r}] and sys.argv[3] in {WORKERS!r}:
+if module and module[0] in {RUNNERS!r} or module and module[0] in {DAEMONS!r} and sys.argv[3] in {(*RUNNERS, *WORKERS)!r}:
     sys.exit((fork() or b"\\1")[0])
 os.execv({{python!r}}, [{{python!r}}, *sys.argv[1:]])
 """
@@ -149,7 +149,7 @@ def _become(asked: socket.socket) -> None:
 
     def wait() -> None:
         asked.recv(1)
-        if module == DAEMON:
+        if module in DAEMONS:
             os.kill(daemon, signal.SIGTERM)  # it ends its workers with it
         else:
             os._exit(1)

@@ -9,11 +9,11 @@ import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.classic
 import org.apache.spark.sql.execution.streaming.state.strandline.SparkInternals
 import strandline.spark.catalog.{DescribeStrategy, LateTableRule, SinkCheckRule, TableNameRule, TableSinkRule, TableWriteRule}
-import strandline.spark.compat.{BuildInfo, HiveHintRules, PythonEnvironmentRule, SparkLine, SparkReferences, StorageRedactionRule}
+import strandline.spark.compat.{BuildInfo, HiveHintRules, SparkLine, SparkReferences, StorageRedactionRule}
 import strandline.spark.errors.{Errors, StrandlineException}
 import strandline.spark.plan.{
-  ExtensionOption, ExtensionOptionRule, LateExtensionOptionRule, PushThroughTimeTransform, TagRule, TimePrefixRule,
-  TimeTransformStrategy
+  ExtensionOption, ExtensionOptionRule, ForkedSourceRule, LateExtensionOptionRule, PushThroughTimeTransform, TagRule,
+  TimePrefixRule, TimeTransformStrategy
 }
 import strandline.spark.planner.{FrontierRule, LoopBodyRule}
 import strandline.spark.scan.{NativeScanRule, UnconstrainedStrategy}
@@ -60,8 +60,7 @@ class StrandlineExtensions extends SparkSessionExtensionsProvider {
       extensions.injectResolutionRule(session => new TableWriteRule(session.asInstanceOf[classic.SparkSession]))
       extensions.injectResolutionRule(session => new LateTableRule(session.asInstanceOf[classic.SparkSession]))
       extensions.injectResolutionRule(_ => LateExtensionOptionRule)
-      extensions.injectResolutionRule(session =>
-        new PythonEnvironmentRule(session.asInstanceOf[classic.SparkSession], ExtensionOption.isOurs))
+      extensions.injectResolutionRule(_ => ForkedSourceRule)
       extensions.injectPostHocResolutionRule(_ => TagRule)
       extensions.injectPostHocResolutionRule(_ => TimePrefixRule)
       extensions.injectPostHocResolutionRule(_ => LoopBodyRule)

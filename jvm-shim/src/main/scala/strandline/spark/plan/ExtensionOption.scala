@@ -6,6 +6,7 @@ import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, UnresolvedDataS
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2
 import org.apache.spark.sql.execution.datasources.v2.python.{PythonDataSourceV2, PythonTable}
+import org.apache.spark.sql.execution.datasources.v2.python.strandline.ForkedSource
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 import strandline.spark.compat.BuildInfo
 
@@ -27,6 +28,7 @@ object ExtensionOptionRule extends Rule[LogicalPlan] {
 
   override def apply(plan: LogicalPlan): LogicalPlan = plan.resolveOperators {
     case source: UnresolvedDataSource if source.isStreaming && isOurs(source.format) =>
+      ForkedSource.prepare()
       source.copy(options = source.options + (Key -> BuildInfo.version))
   }
 }

@@ -1,0 +1,85 @@
+package org.apache.spark.sql.execution.datasources.v2.python.strandline
+
+import java.util.HashMap
+
+import scala.collection.mutable
+import scala.jdk.CollectionConverters._
+import scala.util.Try
+
+import org.apache.spark.{SparkContext, SparkEnv}
+import org.apache.spark.api.python.{PythonFunction, PythonWorker, PythonWorkerFactory}
+import org.apache.spark.internal.config.BUFFER_SIZE
+import org.apache.spark.internal.config.Python.{PYTHON_AUTH_SOCKET_TIMEOUT, PYTHON_USE_DAEMON}
+import org.apache.spark.scheduler.{SparkListener, SparkListenerApplicationEnd}
+
+/**
+ * The daemons that have imported what a source needs, and fork a process for each source. Spark starts a new process for each
+ * source of each query, and that process imports for a second.
+ *
+ * There is one daemon for each Python and each environment, as there is for Spark's own workers. So nothing of one session's
+ * environment reaches another's process. A daemon runs no user code: its forks do.
+ */
+private[strandline] object SourceDaemons {
+  private val Daemon = "pyspark_strandline.source_daemon"
+  private val Runner = "pyspark.sql.streaming.python_streaming_source_runner"
+
+  private type Key = (String, Map[String, String])
+
+  private val factories = mutable.Map[SparkEnv, mutable.Map[Key, PythonWorkerFactory]]()
+
+  /** The process of a source. */
+  final class Fork(val worker: PythonWorker, process: Option[ProcessHandle]) {
+
+    /** Ends the process before it sees that nobody asks it any more. */
+    def end(): Unit =
+      try process.foreach(_.destroyForcibly())
+      finally worker.stop()
+  }
+
+  def fork(function: PythonFunction): Fork = forkOf(factoryOf(function))
+
+  private def forkOf(factory: PythonWorkerFactory): Fork = {
+    val (worker, process) = factory.create()
+    Option(worker.selector).foreach(_.close()) // a channel of a selector cannot block
+    worker.channel.configureBlocking(true)
+    new Fork(worker.refresh(), process)
+  }
+
+  /** Lets the daemon import while the driver plans. A daemon that cannot start is reported when a source needs it. */
+  def prepare(function: PythonFunction): Unit = {
+    val factory = factoryOf(function)
+    if (factory.useDaemonEnabled && synchronized(prepared.add(factory))) {
+      val thread = new Thread(() => Try(forkOf(factory).end()), "strandline-source-daemon")
+      thread.setDaemon(true)
+      thread.start()
+    }
+  }
+
+  private val prepared = mutable.Set[PythonWorkerFactory]()
+
+  private def factoryOf(function: PythonFunction): PythonWorkerFactory = synchronized {
+    val env = SparkEnv.get
+    val environment = new HashMap(function.envVars)
+    environment.put("SPARK_LOCAL_DIRS", env.blockManager.diskBlockManager.localDirs.map(_.getPath).mkString(","))
+    environment.put("SPARK_AUTH_SOCKET_TIMEOUT", env.conf.get(PYTHON_AUTH_SOCKET_TIMEOUT).toString)
+    environment.put("SPARK_BUFFER_SIZE", env.conf.get(BUFFER_SIZE).toString)
+    environment.put("SPARK_PYTHON_RUNTIME", "PYTHON_WORKER")
+    val key = (function.pythonExec, environment.asScala.toMap)
+    factories.getOrElseUpdate(env, ended(env)).getOrElseUpdate(
+      key,
+      new PythonWorkerFactory(key._1, Runner, Daemon, key._2, env.conf.get(PYTHON_USE_DAEMON)))
+  }
+
+  /** Returns no daemons, and sees to it that those of a context end with it. */
+  private def ended(env: SparkEnv): mutable.Map[Key, PythonWorkerFactory] = {
+    SparkContext.getActive.foreach(_.addSparkListener(new SparkListener {
+      override def onApplicationEnd(end: SparkListenerApplicationEnd): Unit = SourceDaemons.synchronized {
+        factories.remove(env).foreach(_.values.foreach { factory =>
+          prepared -= factory
+          factory.stop()
+        })
+      }
+    }))
+    mutable.Map.empty
+  }
+}

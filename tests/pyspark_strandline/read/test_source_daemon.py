@@ -1,0 +1,148 @@
+"""The processes of sources: forks of one daemon, which end with their queries. What happens when one of them, or it, is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from helpers import make_channel, say
+
+PROGRAM = """
+import json, os, signal, sys, threading, time
+import psutil
+from pyspark.sql import SparkSession
+from pyspark_strandline import configure
+
+folder = sys.argv[1]
+builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").config("spark.sql.shuffle.partitions", "1")
+spark = configure(builder, delta=False).getOrCreate()
+jvm = psutil.Process(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
+
+def words(process):
+    try:
+        return process.cmdline()
+    except psutil.Error:  # it has ended
+        return []
+
+def processes(module):
+    return [p for p in jvm.children(recursive=True) if "-m" in words(p) and module in words(p)]
+
+def daemons():
+    return [p for p in processes("pyspark_strandline.source_daemon") if p.parent() == jvm]
+
+def forks():
+    return {p.pid for daemon in daemons() for p in daemon.children()}
+
+def start(name):
+    rows = spark.readStream.format("strandline").load(folder + "/in")
+    writer = rows.groupBy("time").count().writeStream.format("memory").queryName(name)
+    return writer.option("checkpointLocation", folder + "/checkpoint-" + name).start()
+
+def forked(name):
+    before = forks()
+    query = start(name)
+    query.processAllAvailable()
+    made = forks() - before
+    return query, made.pop() if made else None
+
+def lives(pid):
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+def ends(of):
+    while any(map(lives, of)):
+        time.sleep(0.01)
+
+said = {}
+one, first = forked("one")
+two, second = forked("two")
+said["daemons"] = len(daemons())
+said["others"] = len([p for p in processes("pyspark.sql.streaming.python_streaming_source_runner") if p not in daemons()
+                      and p.parent() not in daemons()])
+said["counted"] = [row.asDict() for row in spark.table("two").orderBy("time").collect()]
+
+os.kill(second, signal.SIGKILL)  # the source of one query
+try:
+    while two.isActive:
+        time.sleep(0.01)
+    two.awaitTermination()
+except Exception as error:
+    said["killed"] = str(error)
+said["one goes on"] = one.isActive
+
+[daemon] = daemons()
+daemon.kill()
+daemon.wait()
+three, third = forked("three")
+one.processAllAvailable()
+said["after the daemon's end"] = [one.isActive, three.isActive, len(daemons()), daemons() != [daemon]]
+own = forks()
+one.stop()
+three.stop()
+ends([first, third])
+again, fourth = forked("again")
+again.stop()
+ends([fourth])
+said["left"] = len(forks() - own)
+daemon = daemons()[0]
+spark.stop()
+ends([daemon.pid])
+print("SAID", json.dumps(said))
+"""
+
+
+@pytest.mark.drawn("processes")
+def test_the_processes_of_sources(tmp_path: Path) -> None:
+    channel = make_channel(tmp_path / "in", producers=("a",))
+    say(channel, "a", (1, 1), (1, 2), (3, 4), then=[2])
+    (tmp_path / "program.py").write_text(PROGRAM)
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYSPARK", "SPARK"))}
+    done = subprocess.run(
+        [sys.executable, "program.py", str(tmp_path)],
+        cwd=tmp_path,
+        env=environment | {"PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    said = json.loads(done.stdout.partition("SAID ")[2])
+    assert said["daemons"] == 1
+    assert said["others"] == 0
+    assert said["counted"] == [{"time": 1, "count": 2}]
+    assert "Python" in said["killed"] or "EOF" in said["killed"], said["killed"]
+    assert said["one goes on"]
+    assert said["after the daemon's end"] == [True, True, 1, True]
+    assert said["left"] <= 0
+    assert "BrokenPipeError" not in done.stderr, done.stderr[-4000:]
+
+
+THREADS = """
+import os, runpy, sys, threading
+from pyspark import daemon
+
+def forks():
+    names = {open(f"/proc/self/task/{task}/comm").read().strip() for task in os.listdir("/proc/self/task")}
+    print("SAID", threading.active_count(), "pyspark_strandline.read.source" in sys.modules, *sorted(names))
+
+daemon.manager = forks
+sys.argv[1:] = ["pyspark.sql.streaming.python_streaming_source_runner"]
+runpy.run_module("pyspark_strandline.source_daemon", run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="the names of threads come from /proc")
+def test_the_daemon_forks_beside_no_thread_that_its_forks_would_miss() -> None:
+    """OpenBLAS and jemalloc start theirs again in a fork. OpenBLAS's have the name of the program."""
+    done = subprocess.run([sys.executable, "-c", THREADS], capture_output=True, text=True, check=True)
+    count, imported, *names = done.stdout.partition("SAID ")[2].split()
+    assert (count, imported) == ("1", "True")
+    assert set(names) <= {"jemalloc_bg_thd", Path(sys.executable).name, Path(os.path.realpath(sys.executable)).name, "python"}
