@@ -19,7 +19,7 @@ from strandline.time.antichain import Antichain
 from strandline.time.change_batch import ChangeBatch
 from strandline.time.domain import Lex, Product, Scalar, Time, TimeDomain, int64, lex, parse_domain, product, timestamp, uint64
 from strandline.time.mutable_antichain import MutableAntichain
-from strandline.time.summary import PathSummary, Summaries, advance, identity, summary_from_json
+from strandline.time.path.summary import PathSummary, Summaries, advance, identity, summary_from_json
 from strandline.tracker.capability import Capability, InputCapability
 from strandline.tracker.explanation import Hold, explain
 from strandline.tracker.graph import Graph, Location, source, target

@@ -20,7 +20,7 @@ FLOORS = [
     ["strandline.errors", "strandline.json_value"],
     ["strandline.time"],
     ["strandline.tracker", "strandline.delta"],
-    ["strandline.channel.batch"],
+    ["strandline.channel.batch", "strandline.channel.errors"],
     ["strandline.dataflow", "strandline.testing", "strandline.channel.statements"],
     ["strandline.channel.progress"],
     ["strandline.channel.commit"],

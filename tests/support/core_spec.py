@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from strandline.time.domain import Time, TimeDomain
-from strandline.time.summary import PathSummary, identity
+from strandline.time.path.summary import PathSummary, identity
 from strandline.tracker.graph import Graph, Location, source, target
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from strandline.errors import GraphError
 from strandline.time.domain import Lex, Scalar, Time, TimeDomain, int64, lex, product, timestamp, uint64
-from strandline.time.summary import LexSummary, PathSummary, ProductSummary, ScalarSummary, identity
+from strandline.time.path.summary import LexSummary, PathSummary, ProductSummary, ScalarSummary, identity
 from strandline.tracker.graph import Graph
 
 PAIR = product(epoch="uint64", iter="uint64")

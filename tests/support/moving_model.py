@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from strandline.time import summary
 from strandline.time.domain import Lex, Time, TimeDomain, parse_domain
-from strandline.time.path.step import Steps
+from strandline.time.path.steps import Steps
 
 
 def moved(time: Time, domain: TimeDomain, move: Steps) -> Time:

@@ -19,7 +19,7 @@ from strandline.channel import Channel
 from strandline.loop import LoopQuery
 from strandline.scope import Scope
 from strandline.time.domain import TimeDomain, parse_domain
-from strandline.time.path.step import ShiftStep
+from strandline.time.path.steps import ShiftStep
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -12,7 +12,7 @@ from pyspark import TaskContext
 from strandline.errors import StrandlineError
 from strandline.loop import LoopGraph
 from strandline.time.domain import Time, TimeDomain
-from strandline.time.path.step import Steps
+from strandline.time.path.steps import Steps
 
 __all__ = ["Feedback", "LoopTimes", "feedback_from_json"]
 

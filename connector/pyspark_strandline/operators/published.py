@@ -18,7 +18,7 @@ from strandline.delta.storage import location_of
 from strandline.errors import StrandlineError
 from strandline.time.antichain import Antichain
 from strandline.time.domain import TimeDomain, parse_domain
-from strandline.time.path.step import Steps
+from strandline.time.path.steps import Steps
 
 __all__ = ["PublishedOutput"]
 

@@ -10,7 +10,7 @@ from pyspark_strandline.operators import errors
 from strandline.time.domain import Lex, Product, TimeDomain, int64
 from strandline.time.duration import Duration
 from strandline.time.path.entry import Entry
-from strandline.time.path.step import EnterStep, ProjectStep, ShiftStep, Steps, TruncateStep, leaf_at
+from strandline.time.path.steps import EnterStep, ProjectStep, ShiftStep, Steps, TruncateStep, leaf_at
 
 __all__ = [
     "By",
@@ -28,7 +28,7 @@ By: TypeAlias = str | int | timedelta
 
 
 def advancing(domain: TimeDomain, by: By | Mapping[str, By], coordinate: str | None = None) -> Steps:
-    """Advance times, as :func:`strandline.time.summary.advance` does. Several coordinates move in the order of the mapping.
+    """Advance times, as :func:`strandline.time.path.summary.advance` does. Several coordinates move in the order of the mapping.
 
     >>> from strandline.time.domain import lex, product, timestamp
     >>> advancing(timestamp, "1 day").to_json()

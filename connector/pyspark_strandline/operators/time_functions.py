@@ -21,7 +21,7 @@ from pyspark_strandline.operators.summary_steps import (
 )
 from pyspark_strandline.schema import TIME_METADATA, domain_metadata, quoted, schema_above, time_fields
 from strandline.time.domain import TimeDomain, parse_domain
-from strandline.time.path.step import Steps
+from strandline.time.path.steps import Steps
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -22,7 +22,7 @@ from strandline.channel.statements.log import Commit
 from strandline.channel.statements.session import WriterSession
 from strandline.channel.statements.statement import Span, checked_state
 from strandline.channel.view import ChannelView
-from strandline.channel.write import fencing, registrar, replay
+from strandline.channel.write import admission, registrar, replay
 from strandline.channel.write.append import Append, check_kinds, own_antichains
 from strandline.channel.write.create import (
     add_columns,
@@ -227,7 +227,7 @@ class Channel(ChannelView):
         Raises:
             ProducerError: ``STRANDLINE_PRODUCER_LIVE``.
         """
-        fencing.refuse_live_of(self._snapshot, names, owner, take_over)
+        admission.refuse_live_of(self._snapshot, names, owner, take_over)
 
     @locked
     def transaction_version(self, application: str) -> int | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from strandline.channel.statements.session import WriterSession
 from strandline.errors import (
     CapabilityError,
     ChannelError,
@@ -276,7 +275,7 @@ def producer_exists(path: str, old: Sequence[str]) -> ProducerError:
     )
 
 
-def producer_fenced(name: str, path: str, other: WriterSession | None) -> ProducerError:
+def producer_fenced(name: str, path: str, other: object) -> ProducerError:
     return ProducerError(
         "STRANDLINE_PRODUCER_FENCED",
         f"Producer {name!r} of {path} was taken over by "
@@ -293,7 +292,7 @@ def producer_fenced_at_opening(name: str, path: str) -> ProducerError:
     )
 
 
-def producer_live(name: str, path: str, other: WriterSession) -> ProducerError:
+def producer_live(name: str, path: str, other: object) -> ProducerError:
     return ProducerError(
         "STRANDLINE_PRODUCER_LIVE",
         f"Producer {name!r} of {path} is open in {other}.",

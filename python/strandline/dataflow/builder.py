@@ -37,7 +37,7 @@ from strandline.dataflow.operators import InputHandle, InputPort, Operator, Outp
 from strandline.time.antichain import Antichain
 from strandline.time.change_batch import ChangeBatch
 from strandline.time.domain import Time, TimeDomain
-from strandline.time.summary import Connectivity, PathSummary, Summaries, identity
+from strandline.time.path.summary import Connectivity, PathSummary, Summaries, identity
 from strandline.tracker.capability import InputCapability
 from strandline.tracker.graph import Location, source, target
 from strandline.tracker.notificator import Notificator

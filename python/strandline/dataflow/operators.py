@@ -11,7 +11,7 @@ from strandline.time.antichain import Antichain
 from strandline.time.change_batch import ChangeBatch
 from strandline.time.domain import Time, TimeDomain
 from strandline.time.mutable_antichain import MutableAntichain
-from strandline.time.summary import Connectivity, Summaries
+from strandline.time.path.summary import Connectivity, Summaries
 from strandline.tracker.capability import Capability, InputCapability
 from strandline.tracker.graph import Location
 from strandline.tracker.operate import Operate, batches

@@ -14,7 +14,7 @@ from strandline.time.antichain import Antichain
 from strandline.time.arrow import times_from_leaves
 from strandline.time.domain import Time, TimeDomain, leaf_values, parse_domain
 from strandline.time.path.entry import Entry
-from strandline.time.summary import identity
+from strandline.time.path.summary import identity
 from strandline.tracker.graph import in_order
 
 __all__ = ["Arrival", "LoopGraph", "LoopQuery"]

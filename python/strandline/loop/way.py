@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from strandline.loop import errors
 from strandline.time.domain import Time, TimeDomain
 from strandline.time.path.entry import Entry
-from strandline.time.summary import PathSummary, advance_each
+from strandline.time.path.summary import PathSummary, advance_each
 
 __all__ = ["Way"]
 

@@ -21,8 +21,8 @@ from strandline.report.unread import UnreadRows
 from strandline.scope import Scope
 from strandline.time.domain import Time
 from strandline.time.path.entry import Entry
-from strandline.time.path.step import Steps
-from strandline.time.summary import PathSummary
+from strandline.time.path.steps import Steps
+from strandline.time.path.summary import PathSummary
 
 __all__ = ["Edge", "Inputs", "QueryGraph", "query_in"]
 

@@ -8,7 +8,7 @@ from strandline.errors import StrandlineError
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time, TimeDomain, parse_domain
 from strandline.time.path.entry import Entry
-from strandline.time.path.step import Steps
+from strandline.time.path.steps import Steps
 
 __all__ = ["least_images"]
 

@@ -11,7 +11,7 @@ from typing import Any
 from strandline.errors import StrandlineError
 from strandline.scope import errors
 from strandline.time.domain import TimeDomain, parse_domain
-from strandline.time.summary import Summaries, identity, summary_from_json
+from strandline.time.path.summary import Summaries, identity, summary_from_json
 
 __all__ = ["SCOPE_VERSION", "ScopeChannel", "ScopeDefinition", "ScopeQuery", "checked_name", "summaries_of"]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from strandline.errors import ScopeError
 from strandline.time.domain import TimeDomain
-from strandline.time.summary import PathSummary
+from strandline.time.path.summary import PathSummary
 
 
 def not_a_scope(path: str) -> ScopeError:

@@ -22,7 +22,7 @@ from strandline.time.antichain import Antichain
 from strandline.time.arrow import behind
 from strandline.time.domain import Time, TimeDomain, parse_domain
 from strandline.time.path.entry import Entry
-from strandline.time.summary import PathSummary, advance_each, advances
+from strandline.time.path.summary import PathSummary, advance_each, advances
 from strandline.time.time_text import asked_time
 from strandline.tracker.reachability import Tracker
 

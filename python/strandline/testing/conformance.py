@@ -19,7 +19,7 @@ from typing import Any
 from strandline.errors import StrandlineError, TraceError
 from strandline.testing import errors
 from strandline.time.domain import TimeDomain, product
-from strandline.time.summary import summary_from_json
+from strandline.time.path.summary import summary_from_json
 from strandline.tracker.graph import Graph, Location, source, target
 from strandline.tracker.reachability import Tracker
 

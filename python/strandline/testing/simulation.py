@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from strandline.errors import GraphError, StrandlineError
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time, TimeDomain, lex, product, uint64
-from strandline.time.summary import PathSummary, advance, identity
+from strandline.time.path.summary import PathSummary, advance, identity
 from strandline.tracker.explanation import least_paths
 from strandline.tracker.graph import Graph, Location, source
 from strandline.tracker.protocol import Batch, Change, View

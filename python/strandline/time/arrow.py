@@ -25,7 +25,6 @@ __all__ = [
     "arrow_type",
     "behind",
     "between",
-    "count_by_time",
     "domain_of",
     "find_time_field",
     "first_behind",
@@ -205,25 +204,6 @@ def times_from_leaves(leaves: list[list[int]], domain: TimeDomain) -> list[Time]
         columns.append(times_from_leaves(leaves[at : at + width], part))
         at += width
     return list(zip(*columns, strict=True))
-
-
-def count_by_time(column: _Column, domain: TimeDomain, field: str = "time") -> list[tuple[Time, int]]:
-    """Return each distinct time with its number of rows, in ``sort_key`` order.
-
-    These are the message times of a set of rows.
-
-    >>> from strandline.time.domain import int64
-    >>> count_by_time(pa.array([7, 5, 7]), int64)
-    [(5, 1), (7, 2)]
-    """
-    array = time_column(column, domain, field)
-    if not len(array):
-        return []
-    leaves = leaf_columns(array)
-    names = [str(i) for i in range(len(leaves))]
-    counted = pa.table(leaves, names=names).group_by(names).aggregate([([], "count_all")])
-    times = times_from_leaves([counted.column(name).to_pylist() for name in names], domain)
-    return sorted(zip(times, counted.column("count_all").to_pylist(), strict=True), key=lambda tc: domain.sort_key(tc[0]))
 
 
 def behind(column: _Column, frontier: Antichain, field: str = "time") -> _Mask:

@@ -7,7 +7,7 @@ from types import TracebackType
 
 from strandline.time.change_batch import ChangeBatch
 from strandline.time.domain import Time, TimeDomain
-from strandline.time.summary import Summaries
+from strandline.time.path.summary import Summaries
 from strandline.tracker import errors
 
 __all__ = ["Capability", "InputCapability"]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from strandline.errors import CapabilityError, CycleError, GraphError, ProtocolError, SummaryError
 from strandline.time.domain import Time, TimeDomain
-from strandline.time.summary import PathSummary, Summaries
+from strandline.time.path.summary import PathSummary, Summaries
 
 
 def capability_backwards(domain: TimeDomain, held: Time, time: Time) -> CapabilityError:

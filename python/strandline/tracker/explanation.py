@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from strandline.time.domain import Time, TimeDomain
-from strandline.time.summary import PathSummary, Summaries, identity
+from strandline.time.path.summary import PathSummary, Summaries, identity
 from strandline.tracker.graph import Graph, Location, source, target
 
 __all__ = ["Hold", "explain", "least_paths"]

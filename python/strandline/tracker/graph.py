@@ -9,7 +9,7 @@ from graphlib import TopologicalSorter
 from typing import NamedTuple, TypeVar
 
 from strandline.time.domain import TimeDomain
-from strandline.time.summary import PathSummary, Summaries, identity
+from strandline.time.path.summary import PathSummary, Summaries, identity
 from strandline.tracker import errors
 
 __all__ = ["Graph", "Location", "Node", "in_order", "source", "target"]
@@ -64,7 +64,7 @@ class Graph:
     were an operator in the scope. They describe the outside paths, from the scope's outputs to its inputs.
 
     >>> from strandline.time.domain import uint64
-    >>> from strandline.time.summary import advance
+    >>> from strandline.time.path.summary import advance
     >>> ring = Graph(uint64)
     >>> ids = [ring.add_node(1, 1), ring.add_node(1, 1), ring.add_node(1, 1, [{0: [advance(uint64)]}])]
     >>> for node in ids:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from strandline.time.change_batch import ChangeBatch
 from strandline.time.domain import Time, TimeDomain
-from strandline.time.summary import Connectivity, Summaries, identity
+from strandline.time.path.summary import Connectivity, Summaries, identity
 
 __all__ = ["Operate", "SharedProgress"]
 

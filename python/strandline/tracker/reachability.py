@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time
 from strandline.time.mutable_antichain import FrontierChange, MutableAntichain
-from strandline.time.summary import PathSummary, Summaries, identity
+from strandline.time.path.summary import PathSummary, Summaries, identity
 from strandline.tracker import errors
 from strandline.tracker.explanation import Hold, explain
 from strandline.tracker.graph import Graph, Location, source, target
@@ -43,7 +43,7 @@ class Tracker:
         GraphError: The graph is invalid.
 
     >>> from strandline.time.domain import uint64
-    >>> from strandline.time.summary import advance
+    >>> from strandline.time.path.summary import advance
     >>> ring = Graph(uint64)
     >>> ids = [ring.add_node(1, 1), ring.add_node(1, 1), ring.add_node(1, 1, [{0: [advance(uint64)]}])]
     >>> for node in ids:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from strandline.time.domain import Lex, Product, Time, TimeDomain, parse_domain, product
-from strandline.time.summary import LexSummary, PathSummary, ProductSummary, advance, identity, to_minimum
+from strandline.time.path.summary import LexSummary, PathSummary, ProductSummary, advance, identity, to_minimum
 from strandline.tracker import errors
 
 __all__ = ["Refinement"]

@@ -9,7 +9,7 @@ from typing import Protocol
 from strandline.time.change_batch import ChangeBatch
 from strandline.time.domain import Time
 from strandline.time.mutable_antichain import MutableAntichain
-from strandline.time.summary import Connectivity, Summaries, identity
+from strandline.time.path.summary import Connectivity, Summaries, identity
 from strandline.tracker import errors
 from strandline.tracker.explanation import Hold
 from strandline.tracker.graph import Graph, Location, source, target

@@ -28,7 +28,7 @@ from strandline.time import summary
 from strandline.time.antichain import Antichain
 from strandline.time.arrow import array_of, time_field
 from strandline.time.domain import Time, TimeDomain, int64, lex, parse_domain, product, timestamp
-from strandline.time.path.step import Steps
+from strandline.time.path.steps import Steps
 
 pytestmark = pytest.mark.spark
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)

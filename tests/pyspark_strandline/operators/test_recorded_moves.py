@@ -12,7 +12,7 @@ from moving_model import moved
 from pyspark_strandline.operators.summary_steps import advancing, entering, projecting, truncating
 from strandline.errors import StrandlineError
 from strandline.time.domain import TimeDomain, parse_domain
-from strandline.time.path.step import Steps
+from strandline.time.path.steps import Steps
 
 CASES = [json.loads(line) for line in recorded.read()[1:]]
 

@@ -13,7 +13,7 @@ from strandline.dataflow.builder import Cluster, Scope, Stream
 from strandline.dataflow.operators import InputPort, OutputPort
 from strandline.errors import CapabilityError, CycleError, DataflowError, SummaryError
 from strandline.time.domain import lex, product, uint64
-from strandline.time.summary import identity
+from strandline.time.path.summary import identity
 from strandline.tracker.capability import Capability, InputCapability
 from strandline.tracker.notificator import Notificator
 from strandline.tracker.refinement import Refinement

@@ -14,7 +14,7 @@ from strandline.report import steps as recorded
 from strandline.time.antichain import Antichain
 from strandline.time.domain import TimeDomain, int64, lex, parse_domain, product, timestamp
 from strandline.time.path.entry import Entry
-from strandline.time.path.step import Steps
+from strandline.time.path.steps import Steps
 
 PAIR = product(epoch="int64", at="timestamp")
 SMALL = st.integers(-50, 50)

@@ -15,7 +15,7 @@ import record_path_summaries as recorded
 from strandline.errors import SummaryError
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Lex, Product, Scalar, Time, TimeDomain, parse_domain
-from strandline.time.summary import PathSummary, advance
+from strandline.time.path.summary import PathSummary, advance
 
 HEAD, *CASES = map(json.loads, recorded.read())
 

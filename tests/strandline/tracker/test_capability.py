@@ -13,7 +13,7 @@ from core_strategies import PAIR, domains, summaries, times
 from strandline.errors import CapabilityError
 from strandline.time.change_batch import ChangeBatch
 from strandline.time.domain import Time, TimeDomain, uint64
-from strandline.time.summary import PathSummary, Summaries, advance
+from strandline.time.path.summary import PathSummary, Summaries, advance
 from strandline.tracker.capability import Capability, InputCapability
 
 

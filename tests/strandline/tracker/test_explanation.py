@@ -15,7 +15,7 @@ from core_strategies import PAIR, SCOPE, TRIPLE, graphs, times
 from strandline.dataflow.builder import Cluster
 from strandline.errors import GraphError
 from strandline.time.domain import Time, uint64
-from strandline.time.summary import advance, identity
+from strandline.time.path.summary import advance, identity
 from strandline.tracker.explanation import explain
 from strandline.tracker.graph import Graph, Location, source, target
 from strandline.tracker.progress_log import ProgressLog, replay_log

@@ -13,7 +13,7 @@ from core_spec import closure, frontier, implied, minimal, scope_outputs
 from core_strategies import DOMAINS, PAIR, SCOPE, TRIPLE, graphs, times
 from strandline.errors import CycleError, GraphError, TimeError
 from strandline.time.domain import Time, TimeDomain, uint64
-from strandline.time.summary import Summaries, advance, identity
+from strandline.time.path.summary import Summaries, advance, identity
 from strandline.tracker.graph import Graph, Location, source, target
 from strandline.tracker.reachability import Tracker
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from core_strategies import PAIR, SCOPE, domains, summaries, times
 from strandline.errors import GraphError, SummaryError
 from strandline.time.domain import TimeDomain, lex, product, uint64
-from strandline.time.summary import summary_from_json
+from strandline.time.path.summary import summary_from_json
 from strandline.tracker.graph import Graph
 from strandline.tracker.refinement import Refinement
 

@@ -17,7 +17,7 @@ from strandline.time.antichain import Antichain
 from strandline.time.change_batch import ChangeBatch
 from strandline.time.domain import Time, TimeDomain, lex, product, uint64
 from strandline.time.mutable_antichain import MutableAntichain
-from strandline.time.summary import Connectivity, Summaries, advance, identity
+from strandline.time.path.summary import Connectivity, Summaries, advance, identity
 from strandline.tracker.graph import Graph, Location, source, target
 from strandline.tracker.operate import Operate, SharedProgress, batches
 from strandline.tracker.refinement import Refinement

@@ -19,7 +19,7 @@ from pyspark_strandline.write.channel.output_checks import (
     check_outputs,
     check_schema,
 )
-from pyspark_strandline.write.channel.replay_check import check_replay
+from pyspark_strandline.write.channel.same_batch import check_same_batch
 from pyspark_strandline.write.channel.written_files import OutputBatch, WrittenFiles
 from pyspark_strandline.write.commit_record import CommitRecord
 from pyspark_strandline.write.query_owner import query_owner
@@ -141,7 +141,7 @@ class ChannelOutput:
             raise
 
     def _check_channel(self, channel: Channel, producer: str, batch: OutputBatch) -> None:
-        check_replay(channel, producer, batch, self.accept_replay)
+        check_same_batch(channel, producer, batch, self.accept_replay)
         self._check_schema(channel)
         if batch.number > 0:
             state = _state_of(channel.progress.get(producer))

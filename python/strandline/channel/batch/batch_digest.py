@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from strandline.json_value import JsonObject
 from strandline.time.domain import Time, TimeDomain
 
 __all__ = ["BatchDigest", "RowsDigest"]
@@ -160,9 +161,9 @@ class BatchDigest:
         difference = RowsDigest(*had.get(first, (0, 0))).difference(RowsDigest(*has.get(first, (0, 0))))
         return f"{domain.format(first)}: {difference}"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the JSON object of a statement."""
-        result: dict[str, Any] = {"rows": self.own.to_json()}
+        result: JsonObject = {"rows": self.own.to_json()}
         if self.times:
             result["times"] = list(self.times)
         if self.others:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from strandline.channel.batch.batch_digest import BatchDigest
+from strandline.json_value import JsonObject
 
 __all__ = ["BatchIdentity"]
 
@@ -82,6 +83,6 @@ class BatchIdentity:
         """Return the number and the digest of what was read, as one JSON value."""
         return f"{self.number}:{self.read}"
 
-    def wrote_to_json(self) -> dict[str, Any] | None:
+    def wrote_to_json(self) -> JsonObject | None:
         """Return the digest of what the batch wrote, without its times, as a JSON object."""
         return None if self.wrote is None else {"batch": self.number, **replace(self.wrote, times=()).to_json()}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from strandline.json_value import JsonObject
+
 __all__ = ["TableRead", "table_reads_from_json"]
 
 _MOST = 10_000
@@ -26,9 +28,9 @@ class TableRead(NamedTuple):
     version: int
     path: str | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the JSON object of a statement."""
-        body: dict[str, Any] = {"table": self.table, "version": self.version}
+        body: JsonObject = {"table": self.table, "version": self.version}
         return body if self.path is None else body | {"path": self.path}
 
 

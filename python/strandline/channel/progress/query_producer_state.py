@@ -8,6 +8,7 @@ from typing import Any
 
 from strandline.channel.batch.batch_identity import BatchIdentity
 from strandline.channel.statements.statement import ProducerState
+from strandline.json_value import JsonObject
 
 __all__ = ["QueryProducerState", "is_query", "producer_of"]
 
@@ -58,7 +59,7 @@ class QueryProducerState:
             newest, damage = BatchIdentity.from_json(value.get(_BATCH), None), str(error)
         return cls(_texts(value.get(_OUTPUTS)), value.get(_LOOP), _texts(value.get(_CONTINUED_BY)), newest, damage, stored=value)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the JSON object."""
         own = {
             _OUTPUTS: list(self.outputs) or None,

@@ -32,7 +32,7 @@ from strandline.channel.statements.statement_columns import (
     StatementColumns,
     is_columnar,
 )
-from strandline.channel.write import fencing
+from strandline.channel.write import admission
 from strandline.channel.write.create import checked_names
 from strandline.delta.data_file import DataFile
 from strandline.delta.log import is_transaction
@@ -183,11 +183,11 @@ class _Planning:
             if known is None:
                 checked_names([name])
                 first = self._progress.first_seq
-                seq, held, other, was = first - 1, fencing.joining(self._snapshot, name) if given is None else given, None, None
+                seq, held, other, was = first - 1, admission.joining(self._snapshot, name) if given is None else given, None, None
             else:
                 seq, held, other, was = known
                 if name not in kept and other is not session and other is not None:
-                    fencing.refuse_live(self._snapshot.table.path, name, known, session, self._wanted.take_over)
+                    admission.refuse_live(self._snapshot.table.path, name, known, session, self._wanted.take_over)
                 if given is not None and not held and holds:
                     held, known = given, None
             now, then = tuple(holds), tuple(held)
@@ -279,7 +279,7 @@ class _Planning:
             if other is not session and other is not None:
                 name = moves.names[first]
                 known = self._progress.producers[name]
-                fencing.refuse_live(self._snapshot.table.path, name, known, session, self._wanted.take_over)
+                admission.refuse_live(self._snapshot.table.path, name, known, session, self._wanted.take_over)
         back = moves.times < then
         if back.any():
             i = int(back.argmax())

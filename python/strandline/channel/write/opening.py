@@ -10,7 +10,7 @@ from strandline.channel.progress.attempts import Attempt
 from strandline.channel.progress.snapshot import Snapshot
 from strandline.channel.statements.session import WriterSession
 from strandline.channel.statements.statement import ProducerState, Statement
-from strandline.channel.write import fencing
+from strandline.channel.write import admission
 from strandline.channel.write.create import checked_names
 
 __all__ = ["open_producer"]
@@ -32,11 +32,11 @@ def open_producer(snapshot: Snapshot, name: str, session: WriterSession, *, take
     def plan() -> Plan:
         state = snapshot.progress.get(name)
         if state is None:
-            statement = Statement(snapshot.progress.first_seq, tuple(fencing.joining(snapshot, name)), session)
+            statement = Statement(snapshot.progress.first_seq, tuple(admission.joining(snapshot, name)), session)
         else:
             lost = [attempt.request for attempt in attempts.of(_Opening)]
             nobody = any((each.name, each.session) == (name, state.owner) for each in lost)
-            fencing.refuse_live(path, name, state, session, take_over or nobody)
+            admission.refuse_live(path, name, state, session, take_over or nobody)
             statement = Statement(state.seq + 1, tuple(state.holds), session, state.state)
         return Plan(statements={name: statement}, attempt=Attempt(opening))
 

@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from strandline.channel import DataFile, WriterSession
 from strandline.ingest.clocks.moment import Moment
+from strandline.ingest.late.lateness import MOVES_NOTHING
 from strandline.ingest.parked.lists import ParkedLists
 from strandline.ingest.policies.policy import Observation
 from strandline.ingest.settings import Settings
-from strandline.ingest.task.ingest_task import MOVES_NOTHING
 from strandline.ingest.task.observations import Observations
 from strandline.ingest.task.row_digest import RowDigest
 from strandline.ingest.task.task_report import TaskReport

@@ -9,7 +9,7 @@ import numpy as np
 from strandline.channel import Progress, WriterSession
 from strandline.channel.statements.statement import ProducerState
 from strandline.channel.statements.statement_columns import Distinct
-from strandline.channel.write.fencing import refuse_live
+from strandline.channel.write.admission import refuse_live
 from strandline.errors import ProducerError
 from strandline.ingest import errors
 from strandline.ingest.decide.batch import Batch

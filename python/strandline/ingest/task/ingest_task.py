@@ -16,6 +16,7 @@ from strandline.ingest import errors
 from strandline.ingest.columns.time_column import EPOCH, UNPARSABLE, check_times, shown_value
 from strandline.ingest.future import FutureCheck
 from strandline.ingest.late.late_table import STAGED
+from strandline.ingest.late.lateness import BAD_MARK, BAD_PARTITION, FUTURE, FUTURE_MARK, LATE, NULL_PARTITION, REASONS, late_rows
 from strandline.ingest.late.promises import without_least
 from strandline.ingest.names import WHOLE_STREAM, matched, partition_name_problem, partition_names
 from strandline.ingest.policies.errors import policy_missing
@@ -27,28 +28,10 @@ from strandline.ingest.task.partition_stats import PartitionStats
 from strandline.ingest.task.row_digest import RowDigest
 from strandline.ingest.task.task_report import TaskReport
 from strandline.time.antichain import Antichain
-from strandline.time.arrow import array_of, behind, leaf_columns, times_of
-from strandline.time.domain import Scalar, Time
+from strandline.time.arrow import array_of, behind, times_of
+from strandline.time.domain import Time
 
-__all__ = ["MOVES_NOTHING", "REASONS", "IngestTask"]
-
-REASONS = (
-    "",
-    "null time",
-    "unparsable time",
-    "time beyond the domain",
-    "null partition",
-    "invalid partition name",
-    "invalid punctuation",
-    "late",
-    "epoch number in text",
-    "time in the future",
-    "punctuation in the future",
-)
-"""Why a row was set aside: the values of the late table's ``_reason``."""
-_NULL_PARTITION, _BAD_PARTITION, _BAD_MARK, LATE, _FUTURE, _FUTURE_MARK = 4, 5, 6, 7, 9, 10
-MOVES_NOTHING = frozenset({REASONS[_FUTURE], REASONS[_FUTURE_MARK]})
-"""The reasons of rows that count as if they had not come: neither do they move a promise, nor do they end a silence."""
+__all__ = ["IngestTask"]
 
 _Mask: TypeAlias = npt.NDArray[np.bool_]
 _Ints: TypeAlias = npt.NDArray[np.int64]
@@ -110,10 +93,10 @@ class IngestTask:
         if (beyond := self._beyond(times, at, known)) is not None:
             future, compared = beyond
             future &= codes == 0
-            codes[future] = _FUTURE
+            codes[future] = FUTURE
             self._future.add(compared, at, names, future)
         marks = self._mark_columns(table, times, codes, at, names, known)
-        codes[(codes == 0) & self._behind(times, at, known)] = LATE
+        codes[(codes == 0) & late_rows(times, at, [each.holds for each in known], self._settings.domain)] = LATE
         silent, counted = self._silent(table, at, known)
         keep = (codes == 0) & ~silent
         column = pa.DictionaryArray.from_arrays(pa.array(at, mask=at < 0), pa.array(names, pa.string())).cast(pa.string())
@@ -204,36 +187,16 @@ class IngestTask:
         encoded = encoded.chunk(0) if isinstance(encoded, pa.ChunkedArray) else encoded
         at = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
         names = _texts_of(encoded.dictionary)
-        codes[at < 0] = _NULL_PARTITION  # whatever its time is: it has no partition
+        codes[at < 0] = NULL_PARTITION  # whatever its time is: it has no partition
         wrong = [i for i, name in enumerate(names) if name is None or partition_name_problem(name)]
         if wrong:
             bad = np.isin(at, wrong)
-            codes[bad] = _BAD_PARTITION
+            codes[bad] = BAD_PARTITION
             at[bad] = -1
             place = np.cumsum([0 if i in set(wrong) else 1 for i in range(len(names))]) - 1
             at = np.where(at < 0, -1, place[at])
             names = [name for i, name in enumerate(names) if i not in set(wrong)]
         return [name for name in names if name is not None], at
-
-    def _behind(self, times: pa.Array, at: _Ints, known: list[_Partition]) -> _Mask:
-        """Return, for each row, whether its partition held nothing that is ≤ its time."""
-        domain = self._settings.domain
-        late = np.zeros(len(times), dtype=np.bool_)
-        if not known:
-            return late
-        if isinstance(domain, Scalar):
-            leaf = leaf_columns(times)[0]
-            holds = np.array([p.holds[0] if p.holds else 0 for p in known], dtype=leaf.dtype)
-            ended = np.array([not p.holds for p in known], dtype=np.bool_)
-            if ended.any():
-                late = ended[at]
-            return late | (leaf < holds[at])
-        distinct = list(dict.fromkeys(p.holds for p in known))
-        of = np.array([distinct.index(p.holds) for p in known], dtype=np.int64)[at]
-        for i, holds_ in enumerate(distinct):
-            mine = of == i
-            late |= mine & (behind(times, Antichain(domain, holds_)) if holds_ else True)
-        return late
 
     def _rows_needing(self, at: _Ints, known: list[_Partition], need: int) -> _Mask | None:
         """Return the rows whose partitions have this need, or ``None`` for all rows."""
@@ -265,15 +228,15 @@ class IngestTask:
                 marks, found = check_times(column, self._settings.domain)
                 carries = found == 0
                 wrong = (found > 1) & (codes == 0)
-                codes[wrong if mine is None else wrong & mine] = _BAD_MARK
+                codes[wrong if mine is None else wrong & mine] = BAD_MARK
                 if (beyond := self._beyond(marks, at, known)) is not None:
                     future, compared = beyond
                     future &= carries if mine is None else carries & mine
                     aside = future & (codes == 0)
-                    codes[aside] = _FUTURE_MARK
+                    codes[aside] = FUTURE_MARK
                     self._future.add(compared, at, names, aside)
                     carries &= ~future
-            carries &= (at >= 0) & (codes < _FUTURE)
+            carries &= (at >= 0) & (codes < FUTURE)
             result.append((marks, carries if mine is None else carries & mine))
         return result
 
@@ -283,7 +246,7 @@ class IngestTask:
 
     def _moving(self, names: list[str], at: _Ints, codes: npt.NDArray[np.int8]) -> list[str]:
         """Return the partitions that have a row which is not too far ahead of the clock."""
-        moving = codes < _FUTURE
+        moving = codes < FUTURE
         if moving.all():
             return names
         return [names[i] for i in np.unique(at[moving & (at >= 0)]).tolist()]
@@ -370,7 +333,7 @@ class IngestTask:
         self, table: pa.Table, column: pa.Array, at: _Ints, known: list[_Partition], codes: npt.NDArray[np.int8], row: int
     ) -> IngestError:
         domain, name = self._settings.domain, column[row].as_py()
-        if codes[row] >= _FUTURE:
+        if codes[row] >= FUTURE:
             value = shown_value(table.column(self._settings.time)[row])
             return self._future.refused(name, value, REASONS[codes[row]])
         if codes[row] != LATE:

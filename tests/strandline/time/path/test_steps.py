@@ -14,7 +14,7 @@ import record_path_summaries as recorded
 from strandline.errors import StrandlineError, SummaryError
 from strandline.time.antichain import Antichain
 from strandline.time.domain import int64, lex, parse_domain, product
-from strandline.time.path.step import LeastStep, Steps
+from strandline.time.path.steps import LeastStep, Steps
 
 _, *CASES = map(json.loads, recorded.read())
 

@@ -1,4 +1,7 @@
-"""Path summaries: the least change of a time along a path, and antichains of the least summaries."""
+"""Path summaries of timely: the least change of a time along a path, and antichains of the least summaries.
+
+Graphs, trackers and loops have these. What a Spark query does to times is a list of steps: :mod:`strandline.time.path.steps`.
+"""
 
 from __future__ import annotations
 

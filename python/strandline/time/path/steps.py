@@ -1,4 +1,4 @@
-"""The steps of a path summary (docs/protocol.md): what each makes of a frontier and of a row's time, and their JSON.
+"""What a Spark query does to times, step by step (docs/protocol.md): each step on a frontier and on a row's time, and its JSON.
 
 The shim has the same steps (``strandline.spark.time``). ``tests/support/path_summaries.py`` is their specification.
 """

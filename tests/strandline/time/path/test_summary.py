@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from core_strategies import PAIR, SCOPE, domains, is_lex, summaries, times
 from strandline.errors import SummaryError
 from strandline.time.domain import Time, TimeDomain, int64, lex, product, uint64
-from strandline.time.summary import PathSummary, ScalarSummary, Summaries, advance, advances, identity, summary_from_json
+from strandline.time.path.summary import PathSummary, ScalarSummary, Summaries, advance, advances, identity, summary_from_json
 
 cases = domains().flatmap(
     lambda d: st.tuples(st.just(d), times(d, edges=True), times(d), summaries(d), summaries(d), summaries(d))

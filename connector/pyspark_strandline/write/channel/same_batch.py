@@ -1,4 +1,4 @@
-"""Whether a batch was written already, and whether it was the same batch."""
+"""Whether a batch that the channel has already was the same batch: it had read and written the same."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from strandline.channel.batch.batch_identity import BatchIdentity
 from strandline.channel.progress.query_producer_state import QueryProducerState
 from strandline.channel.statements.commit_statement import CommitStatement
 
-__all__ = ["check_replay"]
+__all__ = ["check_same_batch"]
 
 _log = logging.getLogger(__name__)
 
 
-def check_replay(channel: Channel, producer: str, batch: OutputBatch, accepted: int | None) -> None:
+def check_same_batch(channel: Channel, producer: str, batch: OutputBatch, accepted: int | None) -> None:
     """Raise if the channel has a batch of this number that had read or written something else.
 
     Its rows would be taken for those that the channel has. After a crash Spark repeats the newest batch as it was. If a
