@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from pyspark_strandline import errors
 from pyspark_strandline.options import IngestOptions, ReadOptions, WriteOptions
-from pyspark_strandline.read.batch import PROGRESS_SCHEMA, ProgressReader, RowsReader
-from pyspark_strandline.read.several.inputs import Inputs
-from pyspark_strandline.read.source import StreamReader
 from pyspark_strandline.schema import spark_schema
 from pyspark_strandline.workers import without_stack
-from pyspark_strandline.write.ingest_sink import IngestWriter
-from pyspark_strandline.write.sink import StreamWriter
 from strandline import __version__
 from strandline.channel import Channel
+
+if TYPE_CHECKING:
+    from pyspark_strandline.read.batch import ProgressReader, RowsReader
+    from pyspark_strandline.read.source import StreamReader
+    from pyspark_strandline.write.ingest_sink import IngestWriter
+    from pyspark_strandline.write.sink import StreamWriter
 
 __all__ = ["StrandlineDataSource"]
 
 
 class StrandlineDataSource(DataSource):
-    """Channels as streams and tables: source, sink and batch reader. Spark finds it by itself under the name ``strandline``."""
+    """Channels as streams and tables: source, sink and batch reader. Spark finds it by itself under the name ``strandline``.
+
+    Each method imports what it returns: Spark asks it in a process for each method, and an import takes longer than an answer.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -35,8 +39,12 @@ class StrandlineDataSource(DataSource):
         """Return the channel's columns. The time column has its domain in the metadata."""
         options = ReadOptions.parse(self.options)
         if options.show == "progress":
+            from pyspark_strandline.read.batch import PROGRESS_SCHEMA
+
             return PROGRESS_SCHEMA
         if options.channels is not None:
+            from pyspark_strandline.read.several.inputs import Inputs
+
             return Inputs(options).schema()
         channel = Channel.open(options.path, options.storage)
         return spark_schema(channel.schema, channel.time_column, channel.domain, options.columns)
@@ -44,6 +52,8 @@ class StrandlineDataSource(DataSource):
     @without_stack
     def reader(self, schema: StructType) -> RowsReader | ProgressReader:
         """Return the batch reader."""
+        from pyspark_strandline.read.batch import ProgressReader, RowsReader
+
         options = ReadOptions.parse(self.options).for_batch()
         if options.show == "progress":
             return ProgressReader(options)
@@ -53,6 +63,8 @@ class StrandlineDataSource(DataSource):
     @without_stack
     def streamReader(self, schema: StructType) -> StreamReader:
         """Return the stream reader. Raises in a session that cannot apply frontiers, before any row is read."""
+        from pyspark_strandline.read.source import StreamReader
+
         options = ReadOptions.parse(self.options).for_stream()
         if options.extension is None:
             raise errors.extension_missing_for_operators()
@@ -77,7 +89,11 @@ class StrandlineDataSource(DataSource):
         if overwrite:
             raise errors.output_mode_unsupported()
         if IngestOptions.wanted(self.options):
+            from pyspark_strandline.write.ingest_sink import IngestWriter
+
             return IngestWriter(IngestOptions.parse(self.options), schema)
+        from pyspark_strandline.write.sink import StreamWriter
+
         return StreamWriter(WriteOptions.parse(self.options), schema)
 
     @without_stack

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
 from types import ModuleType
@@ -67,14 +67,28 @@ def in_worker() -> bool:
 
 
 def keep_imports() -> None:
-    """In a worker, hide all existing objects from the garbage collector. Elsewhere do nothing.
+    """In a worker, hide what imports have made from the garbage collector. Elsewhere do nothing.
 
     The daemon's workers run ``gc.collect()`` after every task. The objects that pyarrow, deltalake and pandas create on import
     are never garbage. The walk over them took three quarters of the processor time of a small batch's Python tasks.
     """
     if in_worker():
-        gc.collect()
-        gc.freeze()
+        gc.callbacks.append(_Imports())
+
+
+class _Imports:
+    """What hides all objects that a full collection has left, if a module of ours was imported since it did so last."""
+
+    def __init__(self) -> None:
+        self._modules = 0
+
+    def __call__(self, phase: str, info: Mapping[str, int]) -> None:
+        if phase != "stop" or info["generation"] < 2:
+            return
+        modules = sum(name.startswith(("strandline", "pyspark_strandline")) for name in sys.modules)
+        if modules != self._modules:
+            self._modules = modules
+            gc.freeze()
 
 
 class _Traceback:

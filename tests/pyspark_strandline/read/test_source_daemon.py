@@ -1,4 +1,4 @@
-"""The processes of sources: forks of one daemon, which end with their queries. What happens when one of them, or it, is killed."""
+"""The processes of sources: forks of one daemon, which end with their queries. And what happens when one of them is killed."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
 
 import org.apache.spark.SparkEnv
-import org.apache.spark.api.python.{PythonFunction, PythonUtils, PythonWorkerUtils, SimplePythonFunction, SpecialLengths}
+import org.apache.spark.api.python.{PythonFunction, PythonWorkerUtils, SimplePythonFunction, SpecialLengths}
 import org.apache.spark.internal.config.BUFFER_SIZE
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2
@@ -34,8 +34,8 @@ final class ForkedSource(source: PythonDataSourceV2, shortName: String, columns:
 
 object ForkedSource {
 
-  /** Starts the daemon of the session's sources, if it is not there. It imports while Spark looks for the source. */
-  def prepare(): Unit = SourceDaemons.prepare(PythonUtils.createPythonFunction(Array.emptyByteArray))
+  /** Starts the daemon of sources, if it is not there. It imports while Spark looks for the source. */
+  def prepare(): Unit = SourceDaemons.prepare()
 
   /** Returns the relation with forked processes, if its source is one of Spark's Python sources. */
   def of(relation: StreamingRelationV2): LogicalPlan = relation.table match {
@@ -45,7 +45,7 @@ object ForkedSource {
         made.setShortName(table.name)
         made
       }
-      SourceDaemons.prepare(function(source, Array.emptyByteArray))
+      SourceDaemons.prepare()
       relation.copy(table = new ForkedSource(source, table.name, table.schema))
     case _ => relation
   }

@@ -7,7 +7,7 @@ import scala.jdk.CollectionConverters._
 import scala.util.Try
 
 import org.apache.spark.{SparkContext, SparkEnv}
-import org.apache.spark.api.python.{PythonFunction, PythonWorker, PythonWorkerFactory}
+import org.apache.spark.api.python.{PythonFunction, PythonUtils, PythonWorker, PythonWorkerFactory}
 import org.apache.spark.internal.config.BUFFER_SIZE
 import org.apache.spark.internal.config.Python.{PYTHON_AUTH_SOCKET_TIMEOUT, PYTHON_USE_DAEMON}
 import org.apache.spark.scheduler.{SparkListener, SparkListenerApplicationEnd}
@@ -25,6 +25,7 @@ private[strandline] object SourceDaemons {
 
   private type Key = (String, Map[String, String])
 
+  /** Those of each running context. */
   private val factories = mutable.Map[SparkEnv, mutable.Map[Key, PythonWorkerFactory]]()
 
   /** The process of a source. */
@@ -36,50 +37,57 @@ private[strandline] object SourceDaemons {
       finally worker.stop()
   }
 
-  def fork(function: PythonFunction): Fork = forkOf(factoryOf(function))
-
-  private def forkOf(factory: PythonWorkerFactory): Fork = {
-    val (worker, process) = factory.create()
+  def fork(function: PythonFunction): Fork = {
+    val (worker, process) = factoryOf(function).create()
     Option(worker.selector).foreach(_.close()) // a channel of a selector cannot block
     worker.channel.configureBlocking(true)
     new Fork(worker.refresh(), process)
   }
 
-  /** Lets the daemon import while the driver plans. A daemon that cannot start is reported when a source needs it. */
-  def prepare(function: PythonFunction): Unit = {
-    val factory = factoryOf(function)
-    if (factory.useDaemonEnabled && synchronized(prepared.add(factory))) {
-      val thread = new Thread(() => Try(forkOf(factory).end()), "strandline-source-daemon")
-      thread.setDaemon(true)
-      thread.start()
-    }
+  /**
+   * Starts the daemon of a context's sources while the driver goes on, once. A source that finds no daemon says why.
+   *
+   * The function asks Python for its version, by a process.
+   */
+  def prepare(): Unit = if (isFirstSource()) {
+    val thread =
+      new Thread(() => Try(fork(PythonUtils.createPythonFunction(Array.emptyByteArray)).end()), "strandline-source-daemon")
+    thread.setDaemon(true)
+    thread.start()
   }
 
-  private val prepared = mutable.Set[PythonWorkerFactory]()
+  private def isFirstSource(): Boolean = synchronized {
+    val env = SparkEnv.get
+    val isFirst = env.conf.get(PYTHON_USE_DAEMON) && !factories.contains(env)
+    if (isFirst) factories(env) = daemonsOf(runningContext)
+    isFirst
+  }
 
   private def factoryOf(function: PythonFunction): PythonWorkerFactory = synchronized {
     val env = SparkEnv.get
+    val context = runningContext
     val environment = new HashMap(function.envVars)
     environment.put("SPARK_LOCAL_DIRS", env.blockManager.diskBlockManager.localDirs.map(_.getPath).mkString(","))
     environment.put("SPARK_AUTH_SOCKET_TIMEOUT", env.conf.get(PYTHON_AUTH_SOCKET_TIMEOUT).toString)
     environment.put("SPARK_BUFFER_SIZE", env.conf.get(BUFFER_SIZE).toString)
     environment.put("SPARK_PYTHON_RUNTIME", "PYTHON_WORKER")
     val key = (function.pythonExec, environment.asScala.toMap)
-    factories.getOrElseUpdate(env, ended(env)).getOrElseUpdate(
+    factories.getOrElseUpdate(env, daemonsOf(context)).getOrElseUpdate(
       key,
       new PythonWorkerFactory(key._1, Runner, Daemon, key._2, env.conf.get(PYTHON_USE_DAEMON)))
   }
 
-  /** Returns no daemons, and sees to it that those of a context end with it. */
-  private def ended(env: SparkEnv): mutable.Map[Key, PythonWorkerFactory] = {
-    SparkContext.getActive.foreach(_.addSparkListener(new SparkListener {
+  private def runningContext: SparkContext =
+    SparkContext.getActive.filterNot(_.isStopped).getOrElse(throw new IllegalStateException("The Spark context has ended"))
+
+  /** Returns no daemons yet. Those of a context end with it. */
+  private def daemonsOf(context: SparkContext): mutable.Map[Key, PythonWorkerFactory] = {
+    val env = SparkEnv.get
+    context.addSparkListener(new SparkListener {
       override def onApplicationEnd(end: SparkListenerApplicationEnd): Unit = SourceDaemons.synchronized {
-        factories.remove(env).foreach(_.values.foreach { factory =>
-          prepared -= factory
-          factory.stop()
-        })
+        factories.remove(env).foreach(_.values.foreach(_.stop()))
       }
-    }))
+    })
     mutable.Map.empty
   }
 }
