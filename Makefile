@@ -136,6 +136,7 @@ soak: setup $(KAFKA) $(HADOOP_AWS) $(AZURITE) $(BARE) ## the full counts: kills,
 	$(BIN)/python -m pytest -m "soak or drawn" -s --timeout 0
 
 bench: setup $(KAFKA) ## every benchmark, one JSON line each at its end
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[bench]"
 	@for bench in benchmarks/[a-z]*.py; do echo "== $$bench"; $(BIN)/python $$bench || exit 1; done
 
 wheel: setup ## the distribution, shim inside

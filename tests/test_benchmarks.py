@@ -17,6 +17,7 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     import _alternating
 
+    monkeypatch.setattr(_alternating, "LOAD", 0.5)
     return _alternating
 
 
@@ -32,6 +33,18 @@ def test_the_last_line_holds_only_if_every_measure_holds(shared: Any, capsys: py
     assert [measure["name"] for measure in line["measures"]] == ["kept", "missed", "without a goal"]
     shared.summary("some", [kept, without])
     assert json.loads(capsys.readouterr().out)["holds"]
+
+
+def test_no_goal_holds_beside_other_work(
+    shared: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared, "LOAD", 3.21)
+    shared.summary("all", [shared.Measure.alone("kept", 1.0, "s", at_most=1), shared.Measure.alone("without a goal", 7.0, "s")])
+    first, second, last = capsys.readouterr().out.splitlines()
+    assert first.endswith("goal <= 1 s: not judged, the load was 3.2")
+    assert second.endswith("no goal")
+    line = json.loads(last)
+    assert (line["load"], line["holds"], line["missed"]) == (3.21, False, [])
 
 
 def test_a_goal_is_against_the_better_other(shared: Any) -> None:
