@@ -106,14 +106,8 @@ def _short(value: float) -> str:
 def summary(name: str, measures: Sequence[Measure]) -> None:
     """Print the last line. It holds if every measure holds on a quiet machine, and it names those that do not hold."""
     missed = [measure.name for measure in measures if not measure.holds]
-    holds = not missed and LOAD <= QUIET
-    line = {
-        "name": name,
-        "load": round(LOAD, 2),
-        "holds": holds,
-        "missed": missed,
-        "measures": [each.as_json() for each in measures],
-    }
+    said = {"name": name, "load": round(LOAD, 2), "holds": not missed and LOAD <= QUIET, "missed": missed}
+    line = {**said, "measures": [measure.as_json() for measure in measures]}
     print(json.dumps(line, ensure_ascii=False))
 
 

@@ -2,9 +2,9 @@
 
     python benchmarks/start.py [--rounds 5] [--queries 4]
 
-Each round starts a session, in which queries over an empty table start one after the other. The first one waits for a daemon, which
-imports what a source needs; the others get a fork of it. The goals hold when the first query of a session takes at most 0.8 s, and
-a later one 0.25 s. The JVM is the same, so the first round warms it up.
+Each round starts a session, in which queries over a small table start one after the other. The first one waits for a daemon,
+which imports what a source needs; the others get a fork of it. The goals hold when the first query of a session takes at most
+0.8 s, and a later one 0.25 s. The JVM is the same, so the first round warms it up.
 """
 
 from __future__ import annotations
@@ -53,10 +53,8 @@ def main() -> None:
         for turn in range(arguments.rounds + 1):
             for kind in FORMATS if turn % 2 else FORMATS[::-1]:
                 spark = spark_session(scratch)
-                took = [
-                    first_trigger(spark, kind, scratch / "table", scratch / f"{kind}-{turn}-{i}")
-                    for i in range(arguments.queries)
-                ]
+                places = [scratch / f"{kind}-{turn}-{i}" for i in range(arguments.queries)]
+                took = [first_trigger(spark, kind, scratch / "table", place) for place in places]
                 spark.stop()
                 if turn:  # the first round warms up
                     first[kind].append(took[0])
