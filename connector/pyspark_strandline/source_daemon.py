@@ -9,16 +9,37 @@ from __future__ import annotations
 
 import gc
 import importlib
+import os
 import sys
+from collections.abc import Callable
+from typing import IO
 
 from pyspark import daemon
 
 from pyspark_strandline.workers import end_quietly
 
+__all__ = ["until_closed"]
+
+
+def until_closed(main: Callable[[IO[bytes], IO[bytes]], None]) -> Callable[[IO[bytes], IO[bytes]], None]:
+    """Return the main function of a process that ends without a word when the driver has closed its socket: nobody listens."""
+
+    def run(infile: IO[bytes], outfile: IO[bytes]) -> None:
+        try:
+            main(infile, outfile)
+        except BrokenPipeError:
+            os._exit(1)
+
+    return run
+
+
 if __name__ == "__main__":
-    importlib.import_module(sys.argv[1])
+    runner = importlib.import_module(sys.argv[1])
+    runner.__dict__["main"] = until_closed(runner.main)
     importlib.import_module("pyspark_strandline.read.source")
     end_quietly(daemon)
     gc.collect()
     gc.freeze()
+    # A daemon that ends sends its process group a signal. A source ends with its own query, when its socket is closed.
+    os.register_at_fork(after_in_child=lambda: os.setpgid(0, 0))
     daemon.manager()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from strandline.time import summary
 from strandline.time.domain import Lex, Time, TimeDomain, parse_domain
+from strandline.time.path import summary
 from strandline.time.path.steps import Steps
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from strandline.cli import create, errors, inspect, log, operate, reports, timeline
+from strandline.cli import create, inspect, log, operate, reports, timeline
 from strandline.cli.arguments import AsJson
 from strandline.cli.output import line, print_json
 from strandline.cli.page import commands as page
@@ -55,11 +55,8 @@ app.command("compact")(operate.compact)
 @app.command("jar")
 def jar(as_json: AsJson = False) -> None:
     """Print the path of the shim's jar, for spark-submit --jars."""
-    try:
-        from pyspark_strandline.session import shim_jar
-    except ImportError as error:
-        package = (error.name or "pyspark").partition(".")[0]
-        raise errors.package_missing(package) from None
+    from pyspark_strandline.session import shim_jar
+
     path = str(shim_jar())
     if as_json:
         print_json({"jar": path})

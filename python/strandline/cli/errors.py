@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from strandline.errors import ProducerError, StrandlineError, TimeDomainError, TimeError
+from strandline.errors import ProducerError, TimeDomainError, TimeError
 from strandline.time.domain import TimeDomain
-
-
-def package_missing(package: str) -> StrandlineError:
-    return StrandlineError(
-        "STRANDLINE_PACKAGE_MISSING",
-        f"The package {package} is not installed.",
-        'Install it: pip install "strandline[spark]".',
-    )
 
 
 def producer_exists(path: str, wanted: str, held: str) -> ProducerError:

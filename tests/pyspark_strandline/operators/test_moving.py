@@ -24,10 +24,10 @@ from pyspark_strandline import advance, domain_metadata, enter, project, truncat
 from pyspark_strandline.operators.summary_steps import advancing, entering, projecting, truncating
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
-from strandline.time import summary
 from strandline.time.antichain import Antichain
 from strandline.time.arrow import array_of, time_field
 from strandline.time.domain import Time, TimeDomain, int64, lex, parse_domain, product, timestamp
+from strandline.time.path import summary
 from strandline.time.path.steps import Steps
 
 pytestmark = pytest.mark.spark

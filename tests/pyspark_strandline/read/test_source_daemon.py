@@ -13,7 +13,7 @@ import pytest
 from helpers import make_channel, say
 
 PROGRAM = """
-import json, os, signal, sys, threading, time
+import json, os, shutil, signal, sys, threading, time
 import psutil
 from pyspark.sql import SparkSession
 from pyspark_strandline import configure
@@ -68,6 +68,25 @@ said["others"] = len([p for p in processes("pyspark.sql.streaming.python_streami
                       and p.parent() not in daemons()])
 said["counted"] = [row.asDict() for row in spark.table("two").orderBy("time").collect()]
 
+daemon = daemons()
+for pause in (0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3):  # Spark interrupts the thread of a query that asks for a fork, and stops
+    short = start("short" + str(int(100 * pause)))
+    time.sleep(pause)
+    short.stop()
+one.processAllAvailable()
+two.processAllAvailable()
+said["beside queries that stop at once"] = [one.isActive, two.isActive, daemons() == daemon]
+
+shutil.copytree(folder + "/in", folder + "/gone")
+gone = spark.readStream.format("strandline").load(folder + "/gone").writeStream.format("noop")
+shutil.rmtree(folder + "/gone")
+before = forks()
+try:
+    gone.option("checkpointLocation", folder + "/checkpoint-gone").start().awaitTermination()
+except Exception as error:
+    said["gone"] = str(error)
+ends(forks() - before)
+
 os.kill(second, signal.SIGKILL)  # the source of one query
 try:
     while two.isActive:
@@ -78,8 +97,8 @@ except Exception as error:
 said["one goes on"] = one.isActive
 
 [daemon] = daemons()
-daemon.kill()
-daemon.wait()
+daemon.terminate()  # it ends what is in its process group
+ends([daemon.pid])
 three, third = forked("three")
 one.processAllAvailable()
 said["after the daemon's end"] = [one.isActive, three.isActive, len(daemons()), daemons() != [daemon]]
@@ -118,6 +137,8 @@ def test_the_processes_of_sources(tmp_path: Path) -> None:
     assert said["daemons"] == 1
     assert said["others"] == 0
     assert said["counted"] == [{"time": 1, "count": 2}]
+    assert said["beside queries that stop at once"] == [True, True, True]
+    assert "[STRANDLINE_NOT_A_TABLE]" in said["gone"], said["gone"]
     assert "Python" in said["killed"] or "EOF" in said["killed"], said["killed"]
     assert said["one goes on"]
     assert said["after the daemon's end"] == [True, True, 1, True]

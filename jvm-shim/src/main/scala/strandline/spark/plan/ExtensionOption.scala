@@ -53,3 +53,11 @@ object LateExtensionOptionRule extends Rule[LogicalPlan] {
         extraOptions = new CaseInsensitiveStringMap(withKey))
   }
 }
+
+/** Lets strandline streams start without a new Python process. */
+object ForkedSourceRule extends Rule[LogicalPlan] {
+
+  override def apply(plan: LogicalPlan): LogicalPlan = plan.resolveOperators {
+    case relation: StreamingRelationV2 if FrontierSource.isOurs(relation.table) => ForkedSource.of(relation)
+  }
+}

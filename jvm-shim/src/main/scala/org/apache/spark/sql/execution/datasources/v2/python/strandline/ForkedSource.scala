@@ -73,9 +73,11 @@ private final class ForkedScan(
     val created = source.getOrCreateDataSourceInPython(shortName, options, Some(columns))
     val runner = new ForkedSourceRunner(ForkedSource.function(source, created.dataSource), columns)
     runner.init()
-    val supported = runner.checkSupportedFeatures()
-    require(supported.triggerAvailableNow, "a strandline source has admission control and a trigger for what is available")
-    new PythonMicroBatchStreamWithTriggerAvailableNow(source, shortName, columns, options, runner)
+    try {
+      val supported = runner.checkSupportedFeatures()
+      require(supported.triggerAvailableNow, "a strandline source has admission control and a trigger for what is available")
+      new PythonMicroBatchStreamWithTriggerAvailableNow(source, shortName, columns, options, runner)
+    } catch { case error: Throwable => runner.stop(); throw error }
   }
 }
 
@@ -93,7 +95,10 @@ private final class ForkedSourceRunner(function: PythonFunction, columns: Struct
           logWarning(s"A Python process is started for the source, because its daemon cannot fork one: $error")
           None
       }
-    fork.fold(super.init())(begin)
+    fork.fold(super.init()) { of =>
+      try begin(of)
+      catch { case error: Throwable => of.end(); throw error }
+    }
   }
 
   override def stop(): Unit =

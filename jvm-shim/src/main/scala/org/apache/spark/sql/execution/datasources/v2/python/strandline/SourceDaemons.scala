@@ -1,6 +1,7 @@
 package org.apache.spark.sql.execution.datasources.v2.python.strandline
 
-import java.util.HashMap
+import java.util.{Collections, HashMap, WeakHashMap}
+import java.util.concurrent.{CompletableFuture, ExecutionException}
 
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
@@ -32,16 +33,51 @@ private[strandline] object SourceDaemons {
   final class Fork(val worker: PythonWorker, process: Option[ProcessHandle]) {
 
     /** Ends the process before it sees that nobody asks it any more. */
-    def end(): Unit =
+    def end(): Unit = {
+      forks.remove(this)
       try process.foreach(_.destroyForcibly())
       finally worker.stop()
+    }
   }
 
+  /**
+   * Those that run. A context that ends may leave some, because a fork does not end with its daemon. If a query fails before it
+   * knows all its sources, nobody ends them. So a fork whose source is garbage is garbage, and its socket is closed.
+   */
+  private val forks = Collections.synchronizedSet(Collections.newSetFromMap(new WeakHashMap[Fork, java.lang.Boolean]))
+
+  /**
+   * Returns a new process.
+   *
+   * Another thread asks the daemon. A query that is stopped interrupts its own, and the factory would take this for a daemon that
+   * does not answer, and start it again.
+   */
   def fork(function: PythonFunction): Fork = {
-    val (worker, process) = factoryOf(function).create()
-    Option(worker.selector).foreach(_.close()) // a channel of a selector cannot block
-    worker.channel.configureBlocking(true)
-    new Fork(worker.refresh(), process)
+    val factory = factoryOf(function)
+    val made = new CompletableFuture[Fork]
+    start { () =>
+      try {
+        val (worker, process) = factory.create()
+        Option(worker.selector).foreach(_.close()) // a channel of a selector cannot block
+        worker.channel.configureBlocking(true)
+        val fork = new Fork(worker.refresh(), process)
+        forks.add(fork)
+        if (!made.complete(fork)) fork.end()
+      } catch { case error: Throwable => made.completeExceptionally(error) }
+    }
+    try made.get()
+    catch {
+      case error: ExecutionException => throw error.getCause
+      case error: InterruptedException =>
+        if (!made.cancel(false)) Try(made.get().end())
+        throw error
+    }
+  }
+
+  private def start(run: Runnable): Unit = {
+    val thread = new Thread(run, "strandline-source-daemon")
+    thread.setDaemon(true)
+    thread.start()
   }
 
   /**
@@ -49,12 +85,8 @@ private[strandline] object SourceDaemons {
    *
    * The function asks Python for its version, by a process.
    */
-  def prepare(): Unit = if (isFirstSource()) {
-    val thread =
-      new Thread(() => Try(fork(PythonUtils.createPythonFunction(Array.emptyByteArray)).end()), "strandline-source-daemon")
-    thread.setDaemon(true)
-    thread.start()
-  }
+  def prepare(): Unit =
+    if (isFirstSource()) start(() => Try(fork(PythonUtils.createPythonFunction(Array.emptyByteArray)).end()))
 
   private def isFirstSource(): Boolean = synchronized {
     val env = SparkEnv.get
@@ -86,6 +118,7 @@ private[strandline] object SourceDaemons {
     context.addSparkListener(new SparkListener {
       override def onApplicationEnd(end: SparkListenerApplicationEnd): Unit = SourceDaemons.synchronized {
         factories.remove(env).foreach(_.values.foreach(_.stop()))
+        forks.synchronized(forks.asScala.toSeq).foreach(_.end())
       }
     })
     mutable.Map.empty
