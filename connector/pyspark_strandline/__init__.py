@@ -101,3 +101,7 @@ def __getattr__(name: str) -> Any:
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_LATER[name]), "StrandlineDataSource" if name == "DefaultSource" else name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})
