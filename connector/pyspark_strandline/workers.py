@@ -85,7 +85,7 @@ class _Imports:
     def __call__(self, phase: str, info: Mapping[str, int]) -> None:
         if phase != "stop" or info["generation"] < 2:
             return
-        modules = sum(name.startswith(("strandline", "pyspark_strandline")) for name in sys.modules)
+        modules = sum(name.startswith(("strandline", "pyspark_strandline")) for name in tuple(sys.modules))
         if modules != self._modules:
             self._modules = modules
             gc.freeze()

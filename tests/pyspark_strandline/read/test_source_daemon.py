@@ -23,6 +23,12 @@ builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "fa
 spark = configure(builder, delta=False).getOrCreate()
 jvm = psutil.Process(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
 
+def lives(pid):
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
 def words(process):
     try:
         return process.cmdline()
@@ -36,7 +42,7 @@ def daemons():
     return [p for p in processes("pyspark_strandline.source_daemon") if p.parent() == jvm]
 
 def forks():
-    return {p.pid for daemon in daemons() for p in daemon.children()}
+    return {p.pid for daemon in daemons() for p in daemon.children() if lives(p.pid)}
 
 def start(name):
     rows = spark.readStream.format("strandline").load(folder + "/in")
@@ -49,12 +55,6 @@ def forked(name):
     query.processAllAvailable()
     made = forks() - before
     return query, made.pop() if made else None
-
-def lives(pid):
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return False
 
 def ends(of):
     while any(map(lives, of)):

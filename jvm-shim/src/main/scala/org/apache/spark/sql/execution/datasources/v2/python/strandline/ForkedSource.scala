@@ -1,10 +1,12 @@
 package org.apache.spark.sql.execution.datasources.v2.python.strandline
 
 import java.io.{BufferedInputStream, BufferedOutputStream, DataInputStream, DataOutputStream}
+import java.lang.reflect.Field
 import java.nio.channels.Channels
 import java.util.HashMap
 
 import scala.jdk.CollectionConverters._
+import scala.util.Try
 import scala.util.control.NonFatal
 
 import org.apache.spark.SparkEnv
@@ -88,13 +90,7 @@ private final class ForkedSourceRunner(function: PythonFunction, columns: Struct
   private var fork: Option[SourceDaemons.Fork] = None
 
   override def init(): Unit = {
-    fork =
-      try Some(SourceDaemons.fork(function))
-      catch {
-        case NonFatal(error) =>
-          logWarning(s"A Python process is started for the source, because its daemon cannot fork one: $error")
-          None
-      }
+    fork = if (ForkedSourceRunner.streams.isEmpty) None else SourceDaemons.fork(function)
     fork.fold(super.init()) { of =>
       try begin(of)
       catch { case error: Throwable => of.end(); throw error }
@@ -121,20 +117,19 @@ private final class ForkedSourceRunner(function: PythonFunction, columns: Struct
         action = "plan",
         tpe = "initialize source",
         msg = PythonWorkerUtils.readUTF(in))
-    ForkedSourceRunner.Output.set(this, out)
-    ForkedSourceRunner.Input.set(this, in)
+    ForkedSourceRunner.streams.foreach { case (output, input) =>
+      output.set(this, out)
+      input.set(this, in)
+    }
   }
 }
 
 private object ForkedSourceRunner {
 
-  /** The streams by which Spark's runner asks its process. */
-  private val Output = field("dataOut")
-  private val Input = field("dataIn")
-
-  private def field(name: String) = {
-    val found = classOf[PythonStreamingSourceRunner].getDeclaredField(name)
-    found.setAccessible(true)
-    found
-  }
+  /** The fields of Spark's runner with the streams by which it asks its process, if it has them. */
+  private val streams: Option[(Field, Field)] =
+    Try(Seq("dataOut", "dataIn").map(classOf[PythonStreamingSourceRunner].getDeclaredField)).toOption.map { fields =>
+      fields.foreach(_.setAccessible(true))
+      (fields.head, fields.last)
+    }
 }

@@ -1,14 +1,16 @@
 package org.apache.spark.sql.execution.datasources.v2.python.strandline
 
 import java.util.{Collections, HashMap, WeakHashMap}
-import java.util.concurrent.{CompletableFuture, ExecutionException}
+import java.util.concurrent.CompletableFuture
 
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 import scala.util.Try
+import scala.util.control.NonFatal
 
 import org.apache.spark.{SparkContext, SparkEnv}
 import org.apache.spark.api.python.{PythonFunction, PythonUtils, PythonWorker, PythonWorkerFactory}
+import org.apache.spark.internal.Logging
 import org.apache.spark.internal.config.BUFFER_SIZE
 import org.apache.spark.internal.config.Python.{PYTHON_AUTH_SOCKET_TIMEOUT, PYTHON_USE_DAEMON}
 import org.apache.spark.scheduler.{SparkListener, SparkListenerApplicationEnd}
@@ -20,7 +22,7 @@ import org.apache.spark.scheduler.{SparkListener, SparkListenerApplicationEnd}
  * There is one daemon for each Python and each environment, as there is for Spark's own workers. So nothing of one session's
  * environment reaches another's process. A daemon runs no user code: its forks do.
  */
-private[strandline] object SourceDaemons {
+private[strandline] object SourceDaemons extends Logging {
   private val Daemon = "pyspark_strandline.source_daemon"
   private val Runner = "pyspark.sql.streaming.python_streaming_source_runner"
 
@@ -46,33 +48,48 @@ private[strandline] object SourceDaemons {
    */
   private val forks = Collections.synchronizedSet(Collections.newSetFromMap(new WeakHashMap[Fork, java.lang.Boolean]))
 
+  /** The factories whose daemon could not fork. A second attempt would take as long as the first. */
+  private val failed =
+    Collections.synchronizedSet(Collections.newSetFromMap(new WeakHashMap[PythonWorkerFactory, java.lang.Boolean]))
+
   /**
-   * Returns a new process.
+   * Returns a new process. None: no daemon can fork one, and the log says why.
    *
    * Another thread asks the daemon. A query that is stopped interrupts its own, and the factory would take this for a daemon that
    * does not answer, and start it again.
    */
-  def fork(function: PythonFunction): Fork = {
+  def fork(function: PythonFunction): Option[Fork] = {
     val factory = factoryOf(function)
-    val made = new CompletableFuture[Fork]
-    start { () =>
-      try {
-        val (worker, process) = factory.create()
-        Option(worker.selector).foreach(_.close()) // a channel of a selector cannot block
-        worker.channel.configureBlocking(true)
-        val fork = new Fork(worker.refresh(), process)
-        forks.add(fork)
-        if (!made.complete(fork)) fork.end()
-      } catch { case error: Throwable => made.completeExceptionally(error) }
-    }
-    try made.get()
-    catch {
-      case error: ExecutionException => throw error.getCause
-      case error: InterruptedException =>
-        if (!made.cancel(false)) Try(made.get().end())
-        throw error
+    if (failed.contains(factory)) None
+    else {
+      val made = new CompletableFuture[Option[Fork]]
+      start { () =>
+        val fork = forkOf(factory)
+        if (!made.complete(fork)) fork.foreach(_.end())
+      }
+      try made.get()
+      catch {
+        case stopped: InterruptedException =>
+          if (!made.cancel(false)) made.get().foreach(_.end())
+          throw stopped
+      }
     }
   }
+
+  private def forkOf(factory: PythonWorkerFactory): Option[Fork] =
+    try {
+      val (worker, process) = factory.create()
+      Option(worker.selector).foreach(_.close()) // a channel of a selector cannot block
+      worker.channel.configureBlocking(true)
+      val fork = new Fork(worker.refresh(), process)
+      forks.add(fork)
+      Some(fork)
+    } catch {
+      case NonFatal(error) =>
+        if (failed.add(factory))
+          logWarning(s"Spark starts a Python process for each source, because no daemon can fork one: ${error.getMessage}", error)
+        None
+    }
 
   private def start(run: Runnable): Unit = {
     val thread = new Thread(run, "strandline-source-daemon")
@@ -86,7 +103,8 @@ private[strandline] object SourceDaemons {
    * The function asks Python for its version, by a process.
    */
   def prepare(): Unit =
-    if (isFirstSource()) start(() => Try(fork(PythonUtils.createPythonFunction(Array.emptyByteArray)).end()))
+    if (isFirstSource())
+      start(() => Try(fork(PythonUtils.createPythonFunction(Array.emptyByteArray))).foreach(_.foreach(_.end())))
 
   private def isFirstSource(): Boolean = synchronized {
     val env = SparkEnv.get
@@ -116,8 +134,9 @@ private[strandline] object SourceDaemons {
   private def daemonsOf(context: SparkContext): mutable.Map[Key, PythonWorkerFactory] = {
     val env = SparkEnv.get
     context.addSparkListener(new SparkListener {
-      override def onApplicationEnd(end: SparkListenerApplicationEnd): Unit = SourceDaemons.synchronized {
-        factories.remove(env).foreach(_.values.foreach(_.stop()))
+      override def onApplicationEnd(end: SparkListenerApplicationEnd): Unit = {
+        val ended = SourceDaemons.synchronized(factories.remove(env)) // to end a daemon may take as long as to start it
+        ended.foreach(_.values.foreach(_.stop()))
         forks.synchronized(forks.asScala.toSeq).foreach(_.end())
       }
     })
