@@ -117,33 +117,65 @@ print("SAID", json.dumps(said))
 """
 
 
-@pytest.mark.drawn("processes")
-def test_the_processes_of_sources(tmp_path: Path) -> None:
-    channel = make_channel(tmp_path / "in", producers=("a",))
+def run(folder: Path, program: str, python: str) -> subprocess.CompletedProcess[str]:
+    """A program beside a channel whose first time is closed, in a session with that Python."""
+    channel = make_channel(folder / "in", producers=("a",))
     say(channel, "a", (1, 1), (1, 2), (3, 4), then=[2])
-    (tmp_path / "program.py").write_text(PROGRAM)
+    (folder / "program.py").write_text(program)
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYSPARK", "SPARK"))}
     done = subprocess.run(
-        [sys.executable, "program.py", str(tmp_path)],
-        cwd=tmp_path,
-        env=environment | {"PYSPARK_PYTHON": sys.executable},
+        [sys.executable, "program.py", str(folder)],
+        cwd=folder,
+        env=environment | {"PYSPARK_PYTHON": python},
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    return done
+
+
+@pytest.mark.drawn("processes")
+def test_the_processes_of_sources(tmp_path: Path) -> None:
+    done = run(tmp_path, PROGRAM, sys.executable)
     said = json.loads(done.stdout.partition("SAID ")[2])
     assert said["daemons"] == 1
     assert said["others"] == 0
     assert said["counted"] == [{"time": 1, "count": 2}]
     assert said["beside queries that stop at once"] == [True, True, True]
     assert "[STRANDLINE_NOT_A_TABLE]" in said["gone"], said["gone"]
-    assert "Python" in said["killed"] or "EOF" in said["killed"], said["killed"]
+    assert "Python" in said["killed"] or "EOF" in said["killed"] or "Connection reset" in said["killed"], said["killed"]
     assert said["one goes on"]
     assert said["after the daemon's end"] == [True, True, 1, True]
     assert said["left"] <= 0
     assert "BrokenPipeError" not in done.stderr, done.stderr[-4000:]
+
+
+WITHOUT = """
+import sys
+from pyspark.sql import SparkSession
+from pyspark_strandline import configure
+
+folder = sys.argv[1]
+builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").config("spark.sql.shuffle.partitions", "1")
+spark = configure(builder, delta=False).getOrCreate()
+for i in range(2):
+    rows = spark.readStream.format("strandline").load(folder + "/in").groupBy("time").count()
+    writer = rows.writeStream.format("memory").queryName(f"q{i}").option("checkpointLocation", f"{folder}/checkpoint-{i}")
+    writer.trigger(availableNow=True).start().awaitTermination()
+    print("SAID", spark.table(f"q{i}").collect())
+"""
+
+
+@pytest.mark.soak  # Spark's own processes must connect within ten seconds, which beside all other tests they may not
+def test_where_no_daemon_starts_spark_starts_processes(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\ncase "$*" in *source_daemon*) exit 1;; esac\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    done = run(tmp_path, WITHOUT, str(python))
+    assert done.stdout.count("SAID [Row(time=1, count=2)]") == 2
+    assert done.stderr.count("no daemon can fork one") == 1
 
 
 THREADS = """
