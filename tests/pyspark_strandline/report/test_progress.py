@@ -202,7 +202,7 @@ def test_a_running_batch_tells_what_is_done_active_and_waiting(spark: Any, tmp_p
     finally:
         gate.touch()
     settle(query)
-    assert reports.running(query) is None
+    soon(lambda: reports.running(query) is None or None)  # a batch without rows may follow
     final = committed(reports, query, 0)
     assert (final.transforms["stage 1"].consumed(), final.transforms["stage 1"].active_input_elements) == (19, 0)
     assert final.transforms["stage 1"].holds("rows") == (9,)
