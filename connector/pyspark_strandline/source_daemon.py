@@ -38,8 +38,8 @@ if __name__ == "__main__":
     runner = importlib.import_module(sys.argv[1])
     runner.__dict__["main"] = until_closed(runner.main)
     importlib.import_module("pyspark_strandline.read.source")
-    # Spark lets each process read the directory of pyspark.zip again, which takes a tenth of a second or more. The finders that come
-    # instead of these know it.
+    # Spark lets each process read the directory of pyspark.zip again, which takes a tenth of a second or more. The finders that
+    # come instead of these know it.
     for path, finder in tuple(sys.path_importer_cache.items()):
         if isinstance(finder, zipimporter):
             del sys.path_importer_cache[path]
