@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
-
-from pyspark.sql.types import DataType, StructType
+from typing import TYPE_CHECKING, NamedTuple
 
 from strandline.errors import StrandlineError
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructType
 
 
 class Cast(NamedTuple):
