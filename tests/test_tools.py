@@ -136,7 +136,7 @@ def test_the_page_has_the_remedies_that_a_sink_and_an_ingest_give_instead() -> N
 
 @pytest.mark.drawn("core")
 def test_pytest_takes_the_commands_that_look_for_a_mutant() -> None:
-    mutant = next(mutations.python_mutants("core", ROOT / "python" / "strandline" / "time" / "summary.py"))
+    mutant = next(mutations.python_mutants("core", ROOT / "python" / "strandline" / "time" / "path" / "summary.py"))
     commands = {name: command for name, command in mutations.commands(mutant, 8, []) if name in ("doctests", "near")}
     for command in commands.values():
         done = subprocess.run([*command, "--collect-only"], cwd=ROOT, capture_output=True, text=True, check=False)
