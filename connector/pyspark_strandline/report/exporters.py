@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from pyspark_strandline.report import errors
-from strandline.errors import StrandlineError
 from strandline.report.progress import METRICS
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def prometheus_collector(reports: ProgressReports) -> Any:
     try:
         from prometheus_client.core import GaugeMetricFamily
     except ImportError:
-        raise _missing("prometheus-client", "metrics") from None
+        raise errors.package_missing("prometheus-client", "metrics") from None
 
     class Collector:
         def describe(self) -> Iterable[Any]:
@@ -84,7 +83,7 @@ def open_telemetry(reports: ProgressReports, meter: Any = None) -> list[Any]:
     try:
         from opentelemetry import metrics
     except ImportError:
-        raise _missing("opentelemetry-api", "otel") from None
+        raise errors.package_missing("opentelemetry-api", "otel") from None
     meter = meter or metrics.get_meter("strandline")
     lock = threading.Lock()
     newest: tuple[float, dict[str, list[Figure]]] = (-math.inf, {})
@@ -223,7 +222,3 @@ def _parts(names: Iterable[str]) -> dict[str, str]:
     often = Counter(parts.values())
     alone = {part for part, count in often.items() if count == 1 and not _LIKE_HASHED.search(part)}
     return {name: part if part in alone else _part(name, exact=True) for name, part in parts.items()}
-
-
-def _missing(package: str, extra: str) -> StrandlineError:
-    return errors.package_missing(package, extra)
