@@ -135,9 +135,9 @@ mutations: setup $(KAFKA) $(HADOOP_AWS) $(AZURITE) $(BARE) $(CLASSES) ## which o
 soak: setup $(KAFKA) $(HADOOP_AWS) $(AZURITE) $(BARE) ## the full counts: kills, plans, protocol steps (seeds printed, resumable)
 	$(BIN)/python -m pytest -m "soak or drawn" -s --timeout 0
 
-bench: setup $(KAFKA) ## every benchmark, one JSON line each at its end
+bench: setup $(KAFKA) ## every benchmark; makes benchmarks/RESULTS.md (two hours on a quiet machine; resumable; ARGS="--only scan")
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[bench]"
-	@for bench in benchmarks/[a-z]*.py; do echo "== $$bench"; $(BIN)/python $$bench || exit 1; done
+	$(BIN)/python benchmarks/run_all.py $(ARGS)
 
 wheel: setup ## the distribution, shim inside
 	$(BIN)/python -m build --outdir dist .

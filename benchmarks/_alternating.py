@@ -83,11 +83,11 @@ class Measure:
         return Measure(name, ours, unit, goal, holds, medians, ratio, **fields)._printed()
 
     def _printed(self) -> Measure:
-        others = "".join(f", {which} {_short(value)}" for which, value in self.others.items())
+        others = "".join(f", {which} {short(value)}" for which, value in self.others.items())
         ratio = "" if self.ratio is None else f", ratio {self.ratio:.3f}"
         judged = f"not judged, the load was {LOAD:.1f}" if LOAD > QUIET else "holds" if self.holds else "MISSED"
         goal = "no goal" if self.goal == "none" else f"goal {self.goal}: {judged}"
-        ours = f"{_short(self.ours)} {self.unit}".strip()
+        ours = f"{short(self.ours)} {self.unit}".strip()
         print(f"{self.name}: {ours}{others}{ratio}; {goal}", flush=True)
         return self
 
@@ -99,7 +99,8 @@ class Measure:
         return {"name": self.name, **numbers, **said, **self.more}
 
 
-def _short(value: float) -> str:
+def short(value: float) -> str:
+    """Return a figure as people read it: without fractions from a thousand on."""
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 

@@ -79,7 +79,7 @@ def live(kind: str, folder: Path, batches: int, every: int, **settings: str) -> 
 
 SHOWN = (
     *("cpu", "live", "metaspace", "jvm.rss", "jvm.threads", "jvm.files", "jvm.sockets", "python.rss", "py4j", "objects"),
-    *("source_runner.rss", "daemon.count", "daemon.rss", "daemon.files", "log", "checkpoint.state"),
+    *("source_daemon.rss", "daemon.count", "daemon.rss", "daemon.files", "log", "checkpoint.state"),
 )
 
 
@@ -148,7 +148,7 @@ def check_flat(early: list[dict[str, Any]], late: list[dict[str, Any]], roles: t
         at_most(f"{role}.threads", 1, 6 + left, middle, least)  # one sample may have fewer, and half of them may have more
         at_most(f"{role}.files", 1.02, 6 + 3 * left)
         at_most(f"{role}.sockets", 1, 4 + left)
-        if role in ("python", "source_runner"):
+        if role in ("python", "source_daemon"):
             # Workers come and go, each with the reads of its imports. The JVM's reads grow (docs/operations.md).
             at_most(f"{role}.reads", 1.1, 2, per_batch)
     at_most("checkpoint.state", 1.5, 200)  # Spark removes old versions once a minute
@@ -168,7 +168,7 @@ def part(samples: list[dict[str, Any]], first: int, last: int) -> list[dict[str,
 @pytest.mark.soak
 def test_2000_batches_from_channel_to_channel(tmp_path: Path) -> None:
     samples = live("channel", tmp_path / "life", 2000, 50)
-    check_flat(part(samples, 300, 800), part(samples, 1500, 2000), ("jvm", "python", "source_runner", "daemon"))
+    check_flat(part(samples, 300, 800), part(samples, 1500, 2000), ("jvm", "python", "source_daemon", "daemon"))
     rows = contents(tmp_path / "life" / "out")
     assert len(rows) >= (2000 - 3) * 20
     assert rows == [(time, key, 2, n) for time in range(len(rows) // 20) for key, n in sums()], "an answer has changed"
@@ -191,3 +191,42 @@ def test_100_queries_in_one_driver(tmp_path: Path) -> None:
     often = {"spark.sql.streaming.stateStore.maintenanceInterval": "1s"}
     samples = live("restarts", tmp_path / "life", 100, 10, **often)
     check_flat(part(samples, 30, 50), part(samples, 80, 100), ("jvm", "python", "daemon"), queries=50)
+
+
+_DEAD = ("source_daemon", "source_runner", "daemon", "worker")
+"""Processes that Spark and Strandline start for a session."""
+
+
+def check_sessions(samples: list[dict[str, Any]]) -> None:
+    """Assert that a session leaves no process at all, and no thread, file or socket that the sessions before had not."""
+    for sample in samples:
+        assert not {role: sample["figures"].get(f"{role}.count", 0) for role in _DEAD if sample["figures"].get(f"{role}.count")}
+    half = len(samples) // 2
+    grown = {}
+    for name, more in {
+        "jvm.threads": 4,
+        "jvm.files": 6,
+        "jvm.sockets": 2,
+        "python.threads": 1,
+        "python.files": 2,
+        "py4j": 4,
+    }.items():
+        early, late = least(samples[:half], name), least(samples[half:], name)
+        if late > early + more:
+            grown[name] = (early, late)
+    for name in ("tmp", "local"):
+        if samples[-1]["figures"][name] > samples[0]["figures"][name]:
+            grown[name] = (samples[0]["figures"][name], samples[-1]["figures"][name])
+    assert not grown, grown
+
+
+@pytest.mark.drawn("processes")
+def test_sessions_of_five_queries_leave_nothing(tmp_path: Path) -> None:
+    check_sessions(live("sessions", tmp_path / "life", 6, 2))
+
+
+@pytest.mark.soak
+def test_100_sessions_of_five_queries_leave_nothing(tmp_path: Path) -> None:
+    samples = live("sessions", tmp_path / "life", 100, 5)
+    check_sessions(samples[2:])
+    assert middle(samples[-4:], "live") <= 1.1 * middle(samples[2:6], "live") + 2

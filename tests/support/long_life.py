@@ -4,7 +4,8 @@
 
 The first argument is the kind of life: ``channel`` (strandline to strandline, with a stateful aggregation), ``ingest`` (files to
 a channel), ``delta`` (the control: the same aggregation from Delta to Delta, with Spark's watermark and without strandline's
-extension), or ``restarts`` (each "batch" is a query that is started and stopped). Each sample is one line of JSON.
+extension), ``restarts`` (each "batch" is a query that is started and stopped), or ``sessions`` (each "batch" is a session that is
+started, runs five queries and is stopped). Each sample is one line of JSON.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from strandline.channel import Channel
 
 __all__ = ["KINDS", "live"]
 
-KINDS = ("channel", "ingest", "delta", "restarts")
+KINDS = ("channel", "ingest", "delta", "restarts", "sessions")
 _ROWS = 40
 _KEYS = 20
 _AHEAD = 3
@@ -260,6 +261,9 @@ def _newest(checkpoint: Path) -> int:
 
 def live(kind: str, folder: Path, batches: int, every: int, settings: dict[str, str], histograms: bool) -> None:
     """Run one life, and print a sample each ``every`` batches."""
+    if kind == "sessions":
+        _sessions(folder, batches, every, settings, histograms)
+        return
     spark = _session(kind, folder, settings)
     _prepare(kind, folder)
     probe, feeder = Probe(spark, folder, histograms), Feeder(kind, folder)
@@ -311,6 +315,34 @@ def _restarts(kind: str, spark: Any, folder: Path, batches: int, every: int, pro
             time.sleep(3)  # Spark ends processes and unloads stores in the background
             _say(count, probe.sample(count), durations=took)
             took = []
+
+
+def _sessions(folder: Path, sessions: int, every: int, settings: dict[str, str], histograms: bool) -> None:
+    """Start and stop sessions in one JVM, each with five queries. Samples are taken while no session is there."""
+    _prepare("channel", folder)
+    feeder = Feeder("channel", folder)
+    feeder.up_to(2)
+    time.sleep(1)
+    temporary = folder / "tmp"
+    temporary.mkdir()
+    os.environ["TMPDIR"] = str(temporary)
+    probe, took = None, []
+    for count in range(1, sessions + 1):
+        began = time.monotonic()
+        spark = _session("sessions", folder, {"spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={temporary}", **settings})
+        probe = probe or Probe(spark, folder, histograms)
+        for number in range(5):
+            query = _start("channel", spark, folder, f"{count}-{number}")
+            query.processAllAvailable()
+            query.stop()
+        spark.stop()
+        took.append(round(1000 * (time.monotonic() - began)))
+        if count % every == 0:
+            time.sleep(3)  # processes end in the background
+            left = {where: sum(len(files) for _, _, files in os.walk(folder / where)) for where in ("tmp", "local")}
+            _say(count, probe.sample(count) | left, durations=took)
+            took = []
+    feeder.end()
 
 
 def _say(batch: int, figures: dict[str, float], folder: Path | None = None, **more: Any) -> None:

@@ -1,13 +1,12 @@
 package strandline.spark.exec
 
-import scala.collection.mutable
-
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.execution.streaming.operators.stateful._
 import org.apache.spark.sql.execution.streaming.state.strandline.SparkInternals
+import org.apache.spark.unsafe.map.strandline.TaskRows
 import strandline.spark.compat.IdentityEquals
 import strandline.spark.state.{TimedOperator, TimedState}
 
@@ -33,22 +32,21 @@ final class FrontierDeduplicateExec(
   override protected def doExecute(): RDD[InternalRow] = timed.fold(super.doExecute())(execute)
 
   private def execute(state: TimedState): RDD[InternalRow] = {
-    val layout = state.layout
+    val (layout, pages) = (state.layout, conf.getConf(TaskRows.Pages))
     mapWithStore(child.execute(), layout.keySchema, schemaForValueRow, layout.encoder, extraOptionOnStateStore) {
       (store, rows) =>
         val times = state.open(store)
         val getKey = UnsafeProjection.create(keyExpressions.map(SparkInternals.normalized), child.output)
         val (updated, output, dropped) =
           (longMetric("numUpdatedStateRows"), longMetric("numOutputRows"), longMetric("numDroppedDuplicateRows"))
-        // Keys whose time this batch opens and closes ([[OpenTimeIndex.passes]]). More of them go through the store.
-        val passing = mutable.HashSet.empty[UnsafeRow]
+        // Keys whose time this batch opens and closes ([[OpenTimeIndex.passes]]). Those that do not fit go through the store.
+        val passing = new TaskRows(pages)
         val distinct = rows.filter { row =>
           val key = getKey(row)
-          val isPassing = times.passes(key) && (passing.size < FrontierDeduplicateExec.MostPassing || passing(key))
-          val isNew = if (isPassing) !passing(key) else !store.keyExists(key)
+          val passed = if (times.passes(key)) passing.contains(key) else None
+          val isNew = !passed.getOrElse(store.keyExists(key))
           if (isNew) {
-            if (isPassing) passing += key.copy()
-            else {
+            if (passed.isEmpty) {
               times.add(key, isNew)
               putDupInfoIntoState(store, row.asInstanceOf[UnsafeRow], key, None)
               updated += 1
@@ -73,8 +71,6 @@ final class FrontierDeduplicateExec(
 }
 
 object FrontierDeduplicateExec {
-  private val MostPassing = 1 << 16
-
   def apply(dedup: StreamingDeduplicateExec, child: SparkPlan, closed: Option[Expression], timed: Option[TimedState])
       : FrontierDeduplicateExec =
     new FrontierDeduplicateExec(

@@ -12,6 +12,7 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.join.Streamin
 import org.apache.spark.sql.execution.streaming.state.{StateStoreConf, StateStoreMetrics}
 import org.apache.spark.sql.execution.streaming.state.strandline.{PrefixRemoval, StreamingInternals}
 import org.apache.spark.sql.streaming.OutputMode
+import org.apache.spark.unsafe.map.strandline.TaskRows
 import strandline.spark.compat.IdentityEquals
 import strandline.spark.exec.CompletionIterator
 import strandline.spark.state.TimedOperator
@@ -21,9 +22,12 @@ import strandline.spark.state.TimedOperator
  * through the state are private.
  *
  * In each batch, the left rows meet the right rows of the state, and are kept. Then the right rows meet all left rows, and are
- * kept unless this batch releases them. At the end, each side releases rows; rows of an outer side that have met none are
- * emitted. So the later row of a pair finds the earlier one, once. Rows that cannot have a partner are not kept, such as rows
- * with a null in their key. (Spark's join keeps those, and in a full outer join pairs them.)
+ * kept. At the end, each side releases rows; rows of an outer side that have met none are emitted. So the later row of a pair
+ * finds the earlier one, once. Rows that cannot have a partner are not kept, such as rows with a null in their key. (Spark's join
+ * keeps those, and in a full outer join pairs them.)
+ *
+ * A row that this batch already releases needs no state: a left row waits in memory for the right rows of the batch
+ * ([[TaskRows]]), and a right row has met all that it can meet.
  */
 final class FrontierJoinExec(
     leftKeys: Seq[Expression],
@@ -59,10 +63,14 @@ final class FrontierJoinExec(
 
   override protected def doExecute(): RDD[InternalRow] = {
     metrics // created here, on the driver, because tasks only use them
-    StreamingInternals.zipPartitionsWithStores(left.execute(), right.execute(), getStateInfo, stateStoreNames, session)(joined)
+    StreamingInternals.zipPartitionsWithStores(left.execute(), right.execute(), getStateInfo, stateStoreNames, countsRows,
+      session)(joined(conf.getConf(TaskRows.Pages)))
   }
 
   private def hasCommonStore = stateFormatVersion >= 3
+
+  /** Whether the states count their rows, so that the stores need not. A common store counts its other entries, too. */
+  private def countsRows = !hasCommonStore && Seq(leftRelease, rightRelease).forall(_.exists(_.expiry.isDefined))
 
   /**
    * One side's rows of a batch, and the state that keeps them. `keepsUnmatched`: the join also emits rows without a partner.
@@ -79,7 +87,7 @@ final class FrontierJoinExec(
   private def predicate(condition: Option[Expression], input: Seq[Attribute]): InternalRow => Boolean =
     Predicate.create(condition.getOrElse(Literal.TrueLiteral), input).eval _
 
-  private def joined(
+  private def joined(pages: Int)(
       partition: Int,
       leftRows: Iterator[InternalRow],
       rightRows: Iterator[InternalRow],
@@ -101,6 +109,8 @@ final class FrontierJoinExec(
     val b = side(rightRows, right, rightKeys, condition.rightSideOnly, RightSide, checkpoints.right, rightRelease)
     val matches = predicate(condition.bothSides, left.output ++ right.output)
     val pair = new JoinedRow
+    // The left rows of this batch that it also releases. What does not fit is in the state.
+    val passing = new TaskRows(pages)
 
     def alone(side: Side, row: InternalRow): InternalRow = if (side.isLeft) pair(row, nullRight) else pair(nullLeft, row)
 
@@ -111,20 +121,32 @@ final class FrontierJoinExec(
       if (key.anyNull || !side.mayMatch(row)) Iterator(row).filter(_ => side.keepsUnmatched).map(alone(side, _))
       else {
         def pairWith(partner: InternalRow): JoinedRow = if (side.isLeft) pair(row, partner) else pair(partner, row)
-        val partners =
+        val ofState =
           if (joinType != LeftSemi || side.isLeft) other.state.getJoinedRows(key, pairWith, matches)
           else other.state.getJoinedRowsAndRemoveMatched(key, pairWith, matches).map { found =>
             removed += 1
             found
           }
+        val partners = if (side.isLeft) ofState
+        else ofState ++ passing.get(key, left.output.length).filter { partner =>
+          val isMet = !(joinType == LeftSemi && partner.isMarked) && matches(pairWith(partner.row))
+          if (isMet) partner.mark()
+          isMet
+        }.map(_ => pair)
         val isMatched = partners.hasNext
-        def keep(): Unit = {
+
+        /** Keeps the row, and returns it if it comes out at once. */
+        def keep(): Iterator[InternalRow] = {
           val isDone = joinType == LeftSemi && side.isLeft && isMatched
-          // The left rows of this batch have already met it, so it is kept only if it may still be emitted unmatched.
-          val isLate = !side.isLeft && side.state.isReleased(key, row) && (isMatched || !side.keepsUnmatched)
-          if (!isDone && !isLate) {
-            side.state.append(key, row, isMatched)
-            updated += 1
+          val isReleased = side.state.isReleased(key, row)
+          if (isReleased && !side.isLeft) {
+            if (side.keepsUnmatched && !isMatched) Iterator(alone(side, row)) else Iterator.empty
+          } else {
+            if (!isDone && !(isReleased && passing.add(key, row, isMatched))) {
+              side.state.append(key, row, isMatched)
+              updated += 1
+            }
+            Iterator.empty
           }
         }
         val emitted = joinType match {
@@ -133,7 +155,7 @@ final class FrontierJoinExec(
           case _ => partners
         }
         // After all partners are emitted.
-        emitted ++ { keep(); Iterator.empty }
+        emitted ++ keep()
       }
     }
 
@@ -155,7 +177,9 @@ final class FrontierJoinExec(
       output += 1
       project(row)
     }
-    val met = new CompletionIterator(emitted(meet(a, b) ++ meet(b, a)), longMetric("allUpdatesTimeMs") += _)
+    def passed = if (!a.keepsUnmatched) Iterator.empty
+    else passing.all(left.output.length).filterNot(_.isMarked).map(entry => alone(a, entry.row))
+    val met = new CompletionIterator(emitted(meet(a, b) ++ meet(b, a) ++ passed), longMetric("allUpdatesTimeMs") += _)
     met ++ new CompletionIterator(
       emitted(released(a) ++ released(b)),
       taken => {
@@ -172,7 +196,7 @@ final class FrontierJoinExec(
     }
     if (StatefulOperatorStateInfo.enableStateStoreCheckpointIds(conf)) setStateStoreCheckpointInfo(checkpointInfo(a, b))
     val totals = if (hasCommonStore) a.metrics else StateStoreMetrics.combine(states.map(_.metrics))
-    longMetric("numTotalStateRows") += totals.numKeys
+    longMetric("numTotalStateRows") += (if (countsRows) Seq(a, b).flatMap(_.rows).sum else totals.numKeys)
     longMetric("stateMemory") += totals.memoryUsedBytes
     setStoreCustomMetrics(totals.customMetrics)
     setStoreInstanceMetrics(totals.instanceMetrics)

@@ -115,6 +115,9 @@ private[spark] trait ExpiringJoinState extends SymmetricHashJoinStateManagerBase
       condition.frontier, settings.keys.length, part = settings.side.toString)
   }
 
+  /** The number of rows, unless only the store knows it. Call it after all rows are released. */
+  def rows: Option[Long] = expiries.map(known => if (byKey) known.rows else known.keys)
+
   /** Whether this batch releases a row. */
   def isReleased(key: UnsafeRow, row: UnsafeRow): Boolean = isClosed(if (byKey) key else row)
 
@@ -124,12 +127,16 @@ private[spark] trait ExpiringJoinState extends SymmetricHashJoinStateManagerBase
     keyToNumValues.put(key, count + 1)
     expiries.foreach { known =>
       if (!byKey) known.put(key, expiryOf(row)) else if (count == 0) known.put(key, expiryOf(key))
+      known.addRows(1)
     }
   }
 
   override protected def removeValueAtIndex(key: UnsafeRow, index: Long, count: Long): Long = {
     val left = super.removeValueAtIndex(key, index, count)
-    expiries.foreach(known => if (!byKey || left == 0) known.removed())
+    expiries.foreach { known =>
+      if (!byKey || left == 0) known.removed()
+      known.addRows(-1)
+    }
     left
   }
 
@@ -174,11 +181,15 @@ private[spark] trait ExpiringJoinState extends SymmetricHashJoinStateManagerBase
   def committed(): Unit = expiries.foreach(_.committed(settings.info.storeVersion + 1))
 
   private def expiredKeys(known: Expiries): Iterator[UnsafeRow] =
-    known.expired(keyToNumValues.iterator.map(entry => entry.key -> Iterator.single(expiryOf(entry.key)))).filter(isClosed)
+    known.expired(keyToNumValues.iterator.map { entry =>
+      known.addRows(entry.numValue)
+      entry.key -> Iterator.single(expiryOf(entry.key))
+    }).filter(isClosed)
 
   private def removeKey(key: UnsafeRow, count: Long, known: Expiries): Unit = if (count > 0) {
     keyToNumValues.remove(key)
     known.removed()
+    known.addRows(-count)
   }
 
   private def expiredRows(known: Expiries): Iterator[KeyToValuePair] = {

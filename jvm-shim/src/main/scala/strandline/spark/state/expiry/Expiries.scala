@@ -30,11 +30,12 @@ private[spark] final class Expiries(
   import Expiries._
 
   private val base = VersionCache.of(store, id, checkpointId, part)
-  private val before = if (base.version == 0) Some(Known(ExpiryIndex.empty, 0)) else kept.get(base)
+  private val before = if (base.version == 0) Some(Known(ExpiryIndex.empty, 0, 0)) else kept.get(base)
   // If nothing is known, the store will be read, with all entries that were put.
   private val growing = before.map(known => new ExpiryIndex.Builder(known.index, limit, fields))
   private var next = new ExpiryIndex.Builder(ExpiryIndex.empty, limit, fields)
   private var count = before.fold(0L)(_.keys)
+  private var rowCount = before.fold(0L)(_.rows)
 
   /** Records a new entry and its expiry. */
   def put(key: UnsafeRow, expiry: Long): Unit = {
@@ -50,6 +51,9 @@ private[spark] final class Expiries(
 
   /** Records that an entry which [[expired]] returned expires only later. */
   def prolonged(key: UnsafeRow, expiry: Long): Unit = next.add(expiry, key)
+
+  /** Counts rows of entries that have several, also those that [[expired]] reads. A negative number: they were removed. */
+  def addRows(number: Long): Unit = rowCount += number
 
   def isClosed(expiry: Long): Boolean = !frontier.lessEqual(expiry)
 
@@ -75,6 +79,7 @@ private[spark] final class Expiries(
   private def read(all: Iterator[(UnsafeRow, Iterator[Long])]): Iterator[UnsafeRow] = {
     scans.increment()
     count = 0
+    rowCount = 0
     val closed = all.filter { case (key, times) =>
       var gone = false
       times.foreach { expiry =>
@@ -89,6 +94,9 @@ private[spark] final class Expiries(
   /** The number of entries in the store. */
   def keys: Long = count
 
+  /** The number of rows that [[addRows]] has counted in all batches. It is right after [[expired]]. */
+  def rows: Long = rowCount
+
   /** Keeps what is known for the next batch. Call it after the store has committed `version`. */
   def committed(version: Long): Unit = {
     val committedVersion = VersionCache.committed(store, id, version, part)
@@ -96,7 +104,7 @@ private[spark] final class Expiries(
     // If most entries belong to removed keys, it is cheaper to read the store again.
     if (index.size > 2 * count + Spare) kept.forget(base.of)
     else {
-      val known = Known(index.within(limit, fields), count)
+      val known = Known(index.within(limit, fields), count, rowCount)
       before match {
         case Some(old) => kept.written(committedVersion, known, base, old)
         case None => kept.read(committedVersion, known)
@@ -107,7 +115,7 @@ private[spark] final class Expiries(
 }
 
 private[spark] object Expiries {
-  private final case class Known(index: ExpiryIndex, keys: Long)
+  private final case class Known(index: ExpiryIndex, keys: Long, rows: Long)
 
   private val kept = new VersionCache[Known](most = 2)
 

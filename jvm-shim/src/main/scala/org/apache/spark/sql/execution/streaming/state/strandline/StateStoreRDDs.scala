@@ -27,16 +27,20 @@ private[spark] object StateStoreSettings {
     .booleanConf
     .createWithDefault(true)
 
-  def conf(session: SparkSession, options: Map[String, String]): StateStoreConf = {
-    val settings = session.sessionState.conf.clone()
-    // RocksDB would read each key before each write and removal, only to count rows. The operators count their rows themselves.
-    settings.setConfString("spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows", "false")
-    shared(settings)
-    new StateStoreConf(settings, options)
+  def conf(session: SparkSession, options: Map[String, String]): StateStoreConf =
+    new StateStoreConf(shared(uncounted(session.sessionState.conf.clone())), options)
+
+  /** The configuration of a join, whose stores count their rows unless the operator does. */
+  def joinConf(session: SparkSession, countsRows: Boolean): StateStoreConf = {
+    val settings = shared(session.sessionState.conf.clone())
+    new StateStoreConf(if (countsRows) uncounted(settings) else settings)
   }
 
-  /** The configuration of a join, whose stores count their rows. */
-  def joinConf(session: SparkSession): StateStoreConf = new StateStoreConf(shared(session.sessionState.conf.clone()))
+  /** RocksDB would read each key before each write and removal, only to count rows. Operators count their rows themselves. */
+  private def uncounted(settings: SQLConf): SQLConf = {
+    settings.setConfString("spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows", "false")
+    settings
+  }
 
   private def shared(settings: SQLConf): SQLConf = {
     if (settings.getConf(Shared) && settings.stateStoreProviderClass == classOf[HDFSBackedStateStoreProvider].getName)

@@ -61,13 +61,13 @@ object StreamingInternals {
 
   /**
    * Joins the partitions of two sides that share one operator's state, where their stores are. `join` gets the partition's
-   * number and what it needs to open the stores.
+   * number and what it needs to open the stores. `countsRows`: the operator counts its rows, so the stores need not.
    */
   def zipPartitionsWithStores(left: RDD[InternalRow], right: RDD[InternalRow], info: StatefulOperatorStateInfo,
-      stores: Seq[String], session: SparkSession)(
+      stores: Seq[String], countsRows: Boolean, session: SparkSession)(
       join: (Int, Iterator[InternalRow], Iterator[InternalRow], StateStoreConf,
           Configuration) => Iterator[InternalRow]): RDD[InternalRow] = {
-    val conf = StateStoreSettings.joinConf(session)
+    val conf = StateStoreSettings.joinConf(session, countsRows)
     val hadoopConf = HadoopSettings.broadcast(session, info.queryRunId)
     left.stateStoreAwareZipPartitions(right, info, stores, session.streams.stateStoreCoordinator) {
       (partition, leftRows, rightRows) =>

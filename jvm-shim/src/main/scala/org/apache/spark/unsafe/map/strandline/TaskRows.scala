@@ -1,0 +1,120 @@
+package org.apache.spark.unsafe.map.strandline
+
+import org.apache.spark.TaskContext
+import org.apache.spark.internal.config.ConfigEntry
+import org.apache.spark.memory.SparkOutOfMemoryError
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.unsafe.Platform
+import org.apache.spark.unsafe.map.BytesToBytesMap
+
+/**
+ * Rows by key that no state store needs, because the batch that takes them in also releases them. They are in Spark's execution
+ * memory, in the map of its hash joins, until the task ends. A key may have several rows, and each row has a mark.
+ *
+ * They take about as many pages of it as `pages` says, so that the task's other operators find memory too. What does not fit is
+ * refused.
+ */
+final class TaskRows(pages: Int) {
+  import TaskRows._
+
+  private val memory = TaskContext.get().taskMemoryManager()
+  private val limit = pages * memory.pageSizeBytes
+  private lazy val map: Option[BytesToBytesMap] =
+    if (pages == 0) None
+    else try {
+      val made = new BytesToBytesMap(memory, FirstCapacity, memory.pageSizeBytes)
+      TaskContext.get().addTaskCompletionListener[Unit](_ => made.free())
+      Some(made)
+    } catch { case _: SparkOutOfMemoryError => None }
+  private var bytes = new Array[Byte](256)
+  private var full = false
+  private var begun = false
+
+  /** Adds a row, without a mark or with it. Returns false if it does not fit. */
+  def add(key: UnsafeRow, row: UnsafeRow, marked: Boolean = false): Boolean = {
+    val size = MarkSize + row.getSizeInBytes
+    if (bytes.length < size) bytes = new Array[Byte](size.max(2 * bytes.length))
+    Platform.putLong(bytes, Platform.BYTE_ARRAY_OFFSET, if (marked) 1 else 0)
+    row.writeToMemory(bytes, Platform.BYTE_ARRAY_OFFSET + MarkSize)
+    append(key, size)
+  }
+
+  /** Adds a key without a row, unless it is there. Returns whether it was there, or nothing if it does not fit. */
+  def contains(key: UnsafeRow): Option[Boolean] =
+    if (begun && map.exists(find(_, key).isDefined)) Some(true)
+    else Option.when(append(key, 0))(false)
+
+  private def append(key: UnsafeRow, size: Int): Boolean = {
+    begun = true
+    full ||= map.forall { rows =>
+      rows.getTotalMemoryConsumption > limit || !find(rows, key).append(key.getBaseObject, key.getBaseOffset, key.getSizeInBytes,
+        bytes, Platform.BYTE_ARRAY_OFFSET, size)
+    }
+    !full
+  }
+
+  private def find(rows: BytesToBytesMap, key: UnsafeRow): BytesToBytesMap#Location =
+    rows.lookup(key.getBaseObject, key.getBaseOffset, key.getSizeInBytes)
+
+  /** Returns the rows of a key, in one entry that is reused. Read them to their end before the next call. */
+  def get(key: UnsafeRow, fields: Int): Iterator[Entry] = if (!begun || map.isEmpty) Iterator.empty
+  else {
+    val found = find(map.get, key)
+    if (!found.isDefined) Iterator.empty
+    else {
+      val entry = new Entry(fields)
+      var isFirst = true
+      Iterator.continually {
+        val more = isFirst || found.nextValue()
+        isFirst = false
+        more
+      }.takeWhile(identity).map(_ => entry.at(found.getValueBase, found.getValueOffset, found.getValueLength))
+    }
+  }
+
+  /** Returns all rows, in one entry that is reused. */
+  def all(fields: Int): Iterator[Entry] = if (!begun || map.isEmpty) Iterator.empty
+  else {
+    val (entry, places) = (new Entry(fields), map.get.iterator())
+    Iterator.continually(places).takeWhile(_.hasNext).map { each =>
+      val found = each.next()
+      entry.at(found.getValueBase, found.getValueOffset, found.getValueLength)
+    }
+  }
+}
+
+object TaskRows {
+  private val FirstCapacity = 64
+  private val MarkSize = 8
+
+  /** A page is at most an eighth of a task's share of the memory, so four are at most half of it. */
+  val Pages: ConfigEntry[Int] = SQLConf
+    .buildConf("spark.strandline.taskRows.pages")
+    .doc("About how many pages of Spark's execution memory an operator may use in a task for rows that the same batch takes in and " +
+      "releases. What does not fit goes through the state store. With 0, everything does.")
+    .version("4.2.0")
+    .intConf
+    .checkValue(_ >= 0, "The number of pages must not be negative.")
+    .createWithDefault(4)
+
+  /** A row and its mark. */
+  final class Entry(fields: Int) {
+    private var base: AnyRef = _
+    private var offset = 0L
+
+    /** The row, which is reused. */
+    val row = new UnsafeRow(fields)
+
+    private[TaskRows] def at(base: AnyRef, offset: Long, size: Int): Entry = {
+      this.base = base
+      this.offset = offset
+      row.pointTo(base, offset + MarkSize, size - MarkSize)
+      this
+    }
+
+    def isMarked: Boolean = Platform.getLong(base, offset) != 0
+
+    def mark(): Unit = Platform.putLong(base, offset, 1)
+  }
+}
