@@ -62,14 +62,15 @@ class TimedStateSpec extends StreamSpec {
     withConf(rocksDb) {
       def frames(s: Script) = {
         val rows = read(s)
-        Seq[(String, String, DataFrame)](
-          ("append", "groups", rows.groupBy("time", "k").count()),
-          ("update", "groups", rows.groupBy("time", "k").count()),
-          ("append", "distinct", rows.dropDuplicates("time", "k")))
+        Seq[(String, String, DataFrame, Int)](
+          ("append", "groups", rows.groupBy("time", "k").count(), 2),
+          ("update", "groups", rows.groupBy("time", "k").count(), 2),
+          ("append", "distinct", rows.dropDuplicates("time", "k"), 2),
+          ("append", "joined", rows.as("l").join(read(s).as("r"), expr("l.time = r.time AND l.k = r.k")), 5))
       }
       for (n <- Drawn(frames(script("int64", "k" -> StringType)).indices, 1)) {
         val s = script("int64", "k" -> StringType)
-        val (mode, what, frame) = frames(s)(n)
+        val (mode, what, frame, each) = frames(s)(n)
         for (time <- 0L until 12L) s.add(s"[${time + 1}]", Row(time, "x"), Row(time, "y"), Row(time, "x"))
         var kept = Seq.empty[Long]
         val batches = run(frame, mode, tempDir()) { query =>
@@ -77,7 +78,7 @@ class TimedStateSpec extends StreamSpec {
           kept = query.recentProgress.toSeq.filter(_.stateOperators.nonEmpty).map(
             _.stateOperators.head.customMetrics.get("rocksdbFilesReused").toLong)
         }
-        assert(batches.map(_.rows.length) == Seq.fill(12)(2), s"$what, $mode")
+        assert(batches.map(_.rows.length) == Seq.fill(12)(each), s"$what, $mode")
         assert(kept.last <= 2 * 8, s"$what, $mode: the files of each version: $kept")
       }
     }

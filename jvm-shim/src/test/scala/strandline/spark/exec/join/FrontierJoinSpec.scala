@@ -1,5 +1,6 @@
 package strandline.spark.exec.join
 
+import scala.collection.mutable
 import scala.util.Random
 
 import org.apache.spark.sql.{classic, AnalysisException, DataFrame, Row}
@@ -46,7 +47,7 @@ class FrontierJoinSpec extends StreamSpec {
     def side(field: String) = {
       val s = script("int64", field -> LongType)
       val times = r.shuffle((0L until 36L).toList).take(18)
-      val rows = Seq.fill(batches)(scala.collection.mutable.ArrayBuffer.empty[Long])
+      val rows = Seq.fill(batches)(mutable.ArrayBuffer.empty[Long])
       for (t <- times) {
         val open = (0 until batches).filter(i => i == 0 || frontiers(i - 1) <= t)
         rows(open(r.nextInt(open.size))) += t
@@ -83,6 +84,18 @@ class FrontierJoinSpec extends StreamSpec {
     frontiers.indices.map(i => rows.collect { case (`i`, row) => row }.toSet)
   }
 
+  /** Returns the number of rows that the state has after each batch. */
+  private def kept(how: String, left: Side, right: Side, low: Long, high: Long, frontiers: Seq[Long], keys: Int): Seq[Int] = {
+    def remaining(side: Side, batch: Int, reach: Long) = side.rows.flatten.filter { time =>
+      side.batchOf(time) <= batch && letGo(time, side.batchOf(time), reach, frontiers) > batch
+    }
+    frontiers.indices.map { batch =>
+      val (ofLeft, ofRight) = (remaining(left, batch, -low), remaining(right, batch, high))
+      def isMet(l: Long) = right.rows.take(batch + 1).flatten.exists(r => l - r >= low && l - r <= high && l % keys == r % keys)
+      (if (how == "left_semi") ofLeft.filterNot(isMet) else ofLeft).size + ofRight.size
+    }
+  }
+
   private val kinds =
     for (how <- Seq("inner", "left_outer", "right_outer", "full_outer", "left_semi"); onEqualTimes <- Seq(false, true))
       yield (how, onEqualTimes)
@@ -93,7 +106,9 @@ class FrontierJoinSpec extends StreamSpec {
         "certain, and no batch looks through the state") {
       val r = new Random(seed + how.hashCode + onEqualTimes.hashCode)
       for (_ <- 1 to Option(System.getProperty("strandline.runs")).fold(1)(_.toInt)) {
-        val (store, settings) = stores(r.nextInt(stores.length))
+        val (store, ofStore) = stores(r.nextInt(stores.length))
+        // Without pages, rows that a batch takes in and releases go through the state too.
+        val settings = ofStore :+ "spark.strandline.taskRows.pages" -> Seq("0", "4")(r.nextInt(2))
         val (left, right, frontiers) = sides(r)
         val low = if (onEqualTimes) 0L else r.nextInt(9).toLong - 6
         val high = if (onEqualTimes) 0L else low + r.nextInt(6)
@@ -105,19 +120,63 @@ class FrontierJoinSpec extends StreamSpec {
         val shown = if (how == "left_semi") joined.select("a") else joined.select("a", "b")
         val (checkpoint, restart) = (tempDir(), 1 + r.nextInt(frontiers.length - 1))
         val looks = Expiries.scans.sum
+        val counted = mutable.Map.empty[Long, Long]
         def go(batches: Range): Seq[Set[Row]] = {
           Seq(left, right).foreach(_.play(batches))
-          emitted(shown, checkpoint = checkpoint)
+          val found = run(shown, checkpoint = checkpoint) { query =>
+            query.processAllAvailable()
+            counted ++= query.recentProgress.collect {
+              case p if p.stateOperators.nonEmpty =>
+                p.batchId -> p.stateOperators.head.numRowsTotal
+            }
+          }
+          found.foreach(batch => assert(batch.rows.distinct == batch.rows))
+          found.map(_.rows.toSet)
         }
         withConf(settings: _*) {
           val before = go(0 until restart)
           assert(Expiries.scans.sum == looks)
           val found = before ++ go(restart until frontiers.length)
-          val plan = s"-Dstrandline.seed=$seed: $store, $onTimes, $keys keys, frontiers $frontiers, $restart before the restart"
+          val plan = s"-Dstrandline.seed=$seed: $store, $settings, $onTimes, $keys keys, frontiers $frontiers, $restart before " +
+            "the restart"
           assert(found == expected(how, left, right, low, high, frontiers, keys), plan)
           assert(Expiries.scans.sum - looks <= 4, plan) // two sides in two partitions, after the restart
+          if (!store.contains("one store")) // which counts its other entries too
+            assert(counted == kept(how, left, right, low, high, frontiers, keys).zipWithIndex.map(_.swap).map { case (i, n) =>
+                i.toLong -> n.toLong
+              }.toMap, plan)
         }
       }
+    }
+
+  private val onPages = for (how <- Seq("inner", "left_outer", "full_outer", "left_semi");
+    onTimes <- Seq("l.time = r.time", "l.time BETWEEN r.time AND r.time + 1")) yield (how, onTimes)
+
+  for ((how, onTimes) <- Drawn(onPages, 1))
+    test(
+      s"rows that one batch takes in and releases are kept in memory, and those that do not fit in the state: $how, $onTimes") {
+      val times = 0L until 200L
+      def joined() = {
+        val left = script("int64", "a" -> LongType).add("[]", times.map(t => Row(t, t)): _*)
+        val right = script("int64", "b" -> LongType).add("[]", times.filter(_ % 3 > 0).map(t => Row(t, t)): _*)
+        def side(s: Script, field: String) =
+          read(s).withColumn("k", expr(s"$field % 2")).withColumn("long", expr("repeat('x', 100000)"))
+        val both = side(left, "a").as("l").join(side(right, "b").as("r"), expr(s"l.k = r.k AND $onTimes"), how)
+        both.selectExpr((if (how == "left_semi") Seq("a") else Seq("a", "b")) :+ "length(l.long)": _*)
+      }
+      def found(pages: Int): (Seq[Row], Long) = withConf("spark.strandline.taskRows.pages" -> pages.toString) {
+        var updated = 0L
+        val rows = run(joined()) { query =>
+          query.processAllAvailable()
+          updated = query.recentProgress.flatMap(_.stateOperators).map(_.numRowsUpdated).sum
+        }.flatMap(_.rows)
+        (rows.sortBy(_.toString), updated)
+      }
+      val (all, updatedOfAll) = found(0)
+      val (some, updatedOfSome) = found(1)
+      val (none, updatedOfNone) = found(1000)
+      assert(all == some && all == none)
+      assert(updatedOfAll == 200 && updatedOfNone == 0 && updatedOfSome > 0 && updatedOfSome < 200, (updatedOfAll, updatedOfSome))
     }
 
   private val onNulls = for (how <- Seq("full_outer", "left_outer", "inner");

@@ -22,11 +22,12 @@ final class TaskRows(pages: Int) {
   private val limit = pages * memory.pageSizeBytes
   private lazy val map: Option[BytesToBytesMap] =
     if (pages == 0) None
-    else try {
-      val made = new BytesToBytesMap(memory, FirstCapacity, memory.pageSizeBytes)
-      TaskContext.get().addTaskCompletionListener[Unit](_ => made.free())
-      Some(made)
-    } catch { case _: SparkOutOfMemoryError => None }
+    else
+      try {
+        val made = new BytesToBytesMap(memory, FirstCapacity, memory.pageSizeBytes)
+        TaskContext.get().addTaskCompletionListener[Unit](_ => made.free())
+        Some(made)
+      } catch { case _: SparkOutOfMemoryError => None }
   private var bytes = new Array[Byte](256)
   private var full = false
   private var begun = false
@@ -91,8 +92,9 @@ object TaskRows {
   /** A page is at most an eighth of a task's share of the memory, so four are at most half of it. */
   val Pages: ConfigEntry[Int] = SQLConf
     .buildConf("spark.strandline.taskRows.pages")
-    .doc("About how many pages of Spark's execution memory an operator may use in a task for rows that the same batch takes in and " +
-      "releases. What does not fit goes through the state store. With 0, everything does.")
+    .doc(
+      "About how many pages of Spark's execution memory an operator may use in a task for rows that the same batch takes in and " +
+        "releases. What does not fit goes through the state store. With 0, everything does.")
     .version("4.2.0")
     .intConf
     .checkValue(_ >= 0, "The number of pages must not be negative.")
