@@ -4,8 +4,8 @@
 
 It starts the benchmark with a recording of its JVM, which samples the threads that run Java code every 10 ms, and writes two
 files: ``recording.jfr``, for JDK Mission Control, and ``stacks.txt``, one line for each stack with the number of its samples
-("collapsed stacks"), from which flamegraph.pl, speedscope and IntelliJ draw a flame graph. Then it prints three tables: the shares
-of parts of Spark and of Strandline, where a sample counts once, for the innermost of them; the methods that ran (self); and the
+("collapsed stacks"), from which flamegraph.pl, speedscope and IntelliJ draw a flame graph. Then it prints three tables: shares of
+the parts of Spark and of Strandline, where a sample counts once, for the innermost of them; the methods that ran (self); and the
 methods with those that they called (total). ``--from`` counts only stacks that contain a class or method of that name, such as
 ``ShuffleMapTask`` for the tasks of a stage before a shuffle. Python processes are not sampled: ``benchmarks/sink.py`` and
 ``overhead.py`` measure their parts.

@@ -121,8 +121,12 @@ final class FrontierJoinExec(
       if (key.anyNull || !side.mayMatch(row)) Iterator(row).filter(_ => side.keepsUnmatched).map(alone(side, _))
       else {
         def pairWith(partner: InternalRow): JoinedRow = if (side.isLeft) pair(row, partner) else pair(partner, row)
+        val isReleased = side.state.isReleased(key, row)
+        // When a right row comes, the left rows of its batch are in the state only if they did not fit, or are not yet released.
+        val isStateEmpty = other.state.lacked(key) && (side.isLeft || isReleased && !passing.isFull)
         val ofState =
-          if (joinType != LeftSemi || side.isLeft) other.state.getJoinedRows(key, pairWith, matches)
+          if (isStateEmpty) Iterator.empty
+          else if (joinType != LeftSemi || side.isLeft) other.state.getJoinedRows(key, pairWith, matches)
           else other.state.getJoinedRowsAndRemoveMatched(key, pairWith, matches).map { found =>
             removed += 1
             found
@@ -138,7 +142,6 @@ final class FrontierJoinExec(
         /** Keeps the row, and returns it if it comes out at once. */
         def keep(): Iterator[InternalRow] = {
           val isDone = joinType == LeftSemi && side.isLeft && isMatched
-          val isReleased = side.state.isReleased(key, row)
           if (isReleased && !side.isLeft) {
             if (side.keepsUnmatched && !isMatched) Iterator(alone(side, row)) else Iterator.empty
           } else {

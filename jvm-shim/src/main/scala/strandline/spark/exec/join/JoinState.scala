@@ -118,6 +118,9 @@ private[spark] trait ExpiringJoinState extends SymmetricHashJoinStateManagerBase
   /** The number of rows, unless only the store knows it. Call it after all rows are released. */
   def rows: Option[Long] = expiries.map(known => if (byKey) known.rows else known.keys)
 
+  /** Whether it is known that there was no row of this key when the batch began. */
+  def lacked(key: UnsafeRow): Boolean = byKey && expiries.exists(_.lacked(expiryOf(key)))
+
   /** Whether this batch releases a row. */
   def isReleased(key: UnsafeRow, row: UnsafeRow): Boolean = isClosed(if (byKey) key else row)
 

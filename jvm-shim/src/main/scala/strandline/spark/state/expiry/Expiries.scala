@@ -33,6 +33,8 @@ private[spark] final class Expiries(
   private val before = if (base.version == 0) Some(Known(ExpiryIndex.empty, 0, 0)) else kept.get(base)
   // If nothing is known, the store will be read, with all entries that were put.
   private val growing = before.map(known => new ExpiryIndex.Builder(known.index, limit, fields))
+  private var asked: Option[Long] = None
+  private var isLacking = false
   private var next = new ExpiryIndex.Builder(ExpiryIndex.empty, limit, fields)
   private var count = before.fold(0L)(_.keys)
   private var rowCount = before.fold(0L)(_.rows)
@@ -51,6 +53,16 @@ private[spark] final class Expiries(
 
   /** Records that an entry which [[expired]] returned expires only later. */
   def prolonged(key: UnsafeRow, expiry: Long): Unit = next.add(expiry, key)
+
+  /** Whether it is known that the store had no entry with this expiry when the batch began. */
+  def lacked(expiry: Long): Boolean = {
+    // Most rows have the time of the row before.
+    if (!asked.contains(expiry)) {
+      asked = Some(expiry)
+      isLacking = before.exists(!_.index.mayContain(expiry))
+    }
+    isLacking
+  }
 
   /** Counts rows of entries that have several, also those that [[expired]] reads. A negative number: they were removed. */
   def addRows(number: Long): Unit = rowCount += number

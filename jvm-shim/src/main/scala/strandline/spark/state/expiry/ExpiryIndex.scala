@@ -22,6 +22,9 @@ private[spark] final case class ExpiryIndex(runs: List[ExpiryRun], horizon: Opti
   /** Whether entries with this expiry are known. */
   def knows(expiry: Long): Boolean = horizon.forall(expiry < _)
 
+  /** Whether an entry may have this expiry. */
+  def mayContain(expiry: Long): Boolean = !knows(expiry) || runs.exists(_.contains(expiry))
+
   /** Returns the index with one more run. */
   def add(run: ExpiryRun, fields: Int): ExpiryIndex =
     if (run.isEmpty) this else copy(runs = ExpiryIndex.merged(run, runs, fields))

@@ -28,6 +28,12 @@ private[spark] final class ExpiryRun private (expiries: Array[Long], ends: Array
   /** The expiry of the `i`th entry. */
   def expiry(i: Int): Long = expiries(from + i)
 
+  /** Whether an entry has this expiry. */
+  def contains(expiry: Long): Boolean = {
+    val at = closed(_ < expiry)
+    at < size && this.expiry(at) == expiry
+  }
+
   /** Points `key` to the `i`th key. */
   def read(i: Int, key: UnsafeRow): UnsafeRow = {
     val start = startOf(from + i)

@@ -32,6 +32,9 @@ final class TaskRows(pages: Int) {
   private var full = false
   private var begun = false
 
+  /** Whether something was refused. Nothing is added after it. */
+  def isFull: Boolean = full
+
   /** Adds a row, without a mark or with it. Returns false if it does not fit. */
   def add(key: UnsafeRow, row: UnsafeRow, marked: Boolean = false): Boolean = {
     val size = MarkSize + row.getSizeInBytes
