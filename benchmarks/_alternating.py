@@ -22,6 +22,8 @@ LOAD = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
 QUIET = 1.0
 """Beside a greater load no goal is judged: who is behind on a quiet machine may be ahead on a busy one."""
 DELTAS = ("Delta as it comes", "Delta tuned")
+ONLY = os.environ.get("STRANDLINE_BENCHMARK_ONLY")
+"""The only way that runs, for a profile of it. Then there is nothing to compare, so there are no ratios and no goals."""
 
 TUNED: dict[str, str] = {
     # A snapshot of the log has 50 tasks by default. Delta's own tests run with 2, and so do these benchmarks' two cores.
@@ -72,8 +74,10 @@ class Measure:
 
         The best is the least, except with ``at_least``: then more is better.
         """
-        medians = {which: statistics.median(each) for which, each in results.items()}
-        ours = medians.pop(OURS)
+        medians = {which: statistics.median(each) for which, each in results.items() if each}
+        ours = medians.pop(OURS, 0.0)
+        if not medians or not ours:
+            return Measure(name, ours, unit, others=medians, **fields)._printed()
         ratio = ours / (min if at_least is None else max)(medians.values())
         goal, holds = "none", True
         if at_most is not None:
@@ -121,15 +125,16 @@ def order(names: Sequence[str], turn: int) -> list[str]:
 def alternately(runs: Mapping[str, Callable[[int], float]], rounds: int) -> dict[str, list[float]]:
     """Run each once to warm up, then ``rounds`` times each, in turns. Returns the results of each.
 
-    Runs get the number of their turn, which is 0 when they warm up.
+    Runs get the number of their turn, which is 0 when they warm up. If :data:`ONLY` names one, the others have no results.
     """
+    results: dict[str, list[float]] = {name: [] for name in runs}
+    runs = {name: run for name, run in runs.items() if ONLY in (None, name)}
     for run in runs.values():
         run(0)
-    results: dict[str, list[float]] = {name: [] for name in runs}
     for turn in range(1, rounds + 1):
         for name in order(list(runs), turn):
             results[name].append(runs[name](turn))
-        print(f"round {turn}: {', '.join(f'{name} {each[-1]:.3f}' for name, each in results.items())}", flush=True)
+        print(f"round {turn}: {', '.join(f'{name} {each[-1]:.3f}' for name, each in results.items() if each)}", flush=True)
     return results
 
 

@@ -1,14 +1,16 @@
 """Runs a benchmark with Java's flight recorder, and shows where its JVM spends the time.
 
-    python benchmarks/profile_jvm.py [--into .build/profile] [--parts N] [--from CLASS] BENCHMARK.py [ARGUMENTS ...]
+    python benchmarks/profile_jvm.py [--only ours] [--from CLASS] [--lines 25] [--into FOLDER] BENCHMARK.py [ARGUMENTS ...]
 
 It starts the benchmark with a recording of its JVM, which samples the threads that run Java code every 10 ms, and writes two
 files: ``recording.jfr``, for JDK Mission Control, and ``stacks.txt``, one line for each stack with the number of its samples
 ("collapsed stacks"), from which flamegraph.pl, speedscope and IntelliJ draw a flame graph. Then it prints three tables: shares of
 the parts of Spark and of Strandline, where a sample counts once, for the innermost of them; the methods that ran (self); and the
-methods with those that they called (total). ``--from`` counts only stacks that contain a class or method of that name, such as
-``ShuffleMapTask`` for the tasks of a stage before a shuffle. Python processes are not sampled: ``benchmarks/sink.py`` and
-``overhead.py`` measure their parts.
+methods with those that they called (total).
+
+Only our own runs of the benchmark take place, or those that ``--only`` names. ``--from`` counts only stacks that contain a class
+or method of that name, such as ``ShuffleMapTask`` for the tasks of a stage before a shuffle. Python processes are not sampled:
+``benchmarks/sink.py`` and ``overhead.py`` measure their parts.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ from typing import Any
 from rich import box
 from rich.console import Console
 from rich.table import Table
+
+from _alternating import OURS
 
 FOLDER = Path(__file__).resolve().parent
 
@@ -53,12 +57,12 @@ PARTS = {
 """Parts, and what the name of one of their methods contains. The first part that a frame belongs to counts."""
 
 
-def recorded(command: list[str], into: Path) -> Path:
+def recorded(command: list[str], only: str, into: Path) -> Path:
     """Run a benchmark, and record the JVMs that it starts. Returns the largest recording: Spark starts a small JVM first."""
     with tempfile.TemporaryDirectory() as folder:
         options = f"-XX:StartFlightRecording=filename={folder}/%p.jfr,settings=profile,dumponexit=true,maxsize=1g -Xlog:disable"
-        said = f"{os.environ.get('JDK_JAVA_OPTIONS', '')} {options}"
-        subprocess.run([sys.executable, *command], cwd=FOLDER, env={**os.environ, "JDK_JAVA_OPTIONS": said}, check=True)
+        said = {"JDK_JAVA_OPTIONS": f"{os.environ.get('JDK_JAVA_OPTIONS', '')} {options}", "STRANDLINE_BENCHMARK_ONLY": only}
+        subprocess.run([sys.executable, *command], cwd=FOLDER, env={**os.environ, **said}, check=True)
         largest = max(Path(folder).glob("*.jfr"), key=lambda path: path.stat().st_size)
         return Path(shutil.move(largest, into / "recording.jfr"))
 
@@ -111,19 +115,20 @@ def main() -> None:
     """Record, write the stacks, print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--into", type=Path, default=FOLDER.parent / ".build" / "profile")
-    parser.add_argument("--parts", type=int, default=25, metavar="N", help="how many lines a table has at most")
+    parser.add_argument("--lines", type=int, default=25, help="how many lines a table has at most")
+    parser.add_argument("--only", default=OURS)
     parser.add_argument("--from", dest="within", default="", metavar="CLASS")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="BENCHMARK.py ...")
     options = parser.parse_args()
     if not options.command:
         parser.error("Name a benchmark, such as throughput.py.")
     options.into.mkdir(parents=True, exist_ok=True)
-    recording = recorded(options.command, options.into)
+    recording = recorded(options.command, options.only, options.into)
     found = list(stacks(recording, options.within))
     lines = (f"{';'.join(stack)} {count}" for stack, count in Counter(found).items())
     (options.into / "stacks.txt").write_text("\n".join(lines) + "\n")
-    for table in tables(found, options.parts):
-        Console().print(table)
+    for table in tables(found, options.lines):
+        Console(width=160).print(table)
     print(f"{recording} and {options.into / 'stacks.txt'} have all of it.")
 
 

@@ -1,4 +1,7 @@
-"""Dataflow graphs: locations, nodes with path summaries from inputs to outputs, edges, and the validity of a graph."""
+"""Dataflow graphs: locations, nodes with path summaries from inputs to outputs, edges, and the validity of a graph.
+
+:func:`in_order` finds a cycle that does not advance. ``loop/graph.py`` asks it of the queries of a loop.
+"""
 
 from __future__ import annotations
 

@@ -81,6 +81,7 @@ SETTINGS = (
     Setting(PROVIDER, ("org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider", ROCKS), KEEPS),
     Setting("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", SWITCHED_OFF),
     Setting("spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows", SWITCHED_ON),
+    Setting("spark.strandline.taskRows.pages", ("4", "0")),
     Setting(CHECKPOINT_FORMAT, ("1", "2"), STAYS, "2 without RocksDB, by Spark; so it is only tried with RocksDB"),
     Setting("spark.sql.streaming.checkpointFileManagerClass", FILE_MANAGERS),
     Setting(NO_DATA, SWITCHED_ON),

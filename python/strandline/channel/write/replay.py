@@ -1,4 +1,8 @@
-"""Whether an append was made before: by its transaction, or by the files of an earlier call that ended by an error."""
+"""Whether an append was made before: by its transaction, or by the files of an earlier call that ended by an error.
+
+Before it comes to an append, an ingest asks the same of its batch (``ingest/driver.py``). Whether it was *the same* batch is
+decided in ``pyspark_strandline/write/channel/same_batch.py``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Which rows of a batch are late, and why rows are set aside."""
+"""Which rows of a batch are late, and why rows are set aside.
+
+``ingest/task/ingest_task.py`` does with them what ``on_late`` says: it raises, or writes them beside the late table.
+"""
 
 from __future__ import annotations
 
