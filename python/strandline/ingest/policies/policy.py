@@ -1,6 +1,6 @@
 """Capability policies: what the observed rows of an outside partition imply about its later rows.
 
-A policy of Strandline's own has a file here, is imported in ``policies/__init__.py``, and has a function in ``ingest/__init__.py``.
+A policy of Strandline's own has a file here, and a function in ``ingest/__init__.py``.
 """
 
 from __future__ import annotations
