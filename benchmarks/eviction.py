@@ -16,9 +16,10 @@ and the removal is Spark's.
 
 The benchmark compares `allRemovalsTimeMs` of the batches that remove groups. It also prints this time for batches that close
 nothing, in which all of it is search, and the duration of these batches. Spark's time includes the work of its consumer on the
-removed groups. Our time does not. A case's goal holds when ours takes at most a tenth. `beyond looking` is the additional time of
-Spark's own removal when something closes, as a part of its whole removal time: the store itself needs it for the keys that leave.
-`join` is on equal times, and `interval` is on a distance of times, against a side without rows. Every row has its own key.
+removed groups. Our time does not. A case's goal holds when ours takes at most a tenth, or 0.15 in RocksDB. `beyond looking` is
+the additional time of Spark's own removal when something closes, as a part of its whole removal time: the store itself needs it
+for the keys that leave. `join` is on equal times, and `interval` is on a distance of times, against a side without rows. Every
+row has its own key.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ STORES = {
 }
 TIMES, SECOND, ROWS = 100, 1_000_000, 16
 WARM_UP_CLOSINGS = 4
-GOAL = 0.1
+GOALS = {"hdfs": 0.1, "rocksdb": 0.15}
 
 
 @dataclass(frozen=True)
@@ -201,7 +202,7 @@ def main() -> None:
                 took = {OURS: [max(removal["strandline"], 1)], "Spark": [removal["delta"]]}
                 more = {"beyond looking": round(1 - looking / removal["delta"], 3)}
                 case = f"{name}, {groups} groups, {store}"
-                measures.append(Measure.beside(case, took, unit="ms of two tasks", at_most=GOAL, more=more))
+                measures.append(Measure.beside(case, took, unit="ms of two tasks", at_most=GOALS[store], more=more))
         spark.stop()
     summary("eviction", measures)
 

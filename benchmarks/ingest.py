@@ -3,10 +3,10 @@
     python benchmarks/ingest.py [--rows 2000000] [--partitions 8] [--rounds 5] [--batch 500000] [--quiet-seconds 20]
 
 Throughput: whole availableNow queries over the same topic, alternately in one session, including start-up. Delta runs as it
-comes, and tuned for a small machine. Ours must ingest at least 0.9 of the rows per second of the better one. Driver: the driver's
-work on a batch of 10 000 partitions must take at most 50 ms of processor time. Some or all of these partitions bring rows.
-Dead partitions: a batch beside 32 000 of them must take at most 4 times as long as one without, and once they are forgotten as
-long. Silence: a query without changes makes no batch and no commit. The last line holds when all of this holds.
+comes, and tuned for a small machine. Ours must ingest at least 1.05 times the rows per second of the better one. Driver: the
+driver's work on a batch of 10 000 partitions must take at most 50 ms of processor time. Some or all of these partitions bring
+rows. Dead partitions: a batch beside 32 000 of them must take at most 4 times as long as one without, and once they are forgotten
+as long. Silence: a query without changes makes no batch and no commit. The last line holds when all of this holds.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from strandline.ingest import (
 )
 from strandline.ingest.policies.policy import ObservationColumns
 
-GOAL = 0.9
+GOAL = 1.05
 DRIVER_GOAL_MS = 50
 START_MS = 1_767_225_600_000
 

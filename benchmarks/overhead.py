@@ -7,7 +7,7 @@ turns, with a part of the commits at a time. Delta runs as it comes, and tuned f
 is at most 0.4 of the better one's.
 
 Half of such a batch was Spark's own two checkpoint files. The benchmark measures ours beside Spark's, with and without syncing,
-and our whole batch beside one of Spark's own file source that writes nothing.
+and our whole batch beside one of Spark's own file source that writes nothing: at most 1.4 of it with the same checkpoint files.
 """
 
 from __future__ import annotations
@@ -105,12 +105,12 @@ def main() -> None:
             "overhead",
             [
                 Measure.beside("a small batch", times, unit, at_most=0.4),
-                Measure.alone("its time", statistics.median(times[OURS]), unit, at_most=130),
+                Measure.alone("its time", statistics.median(times[OURS]), unit),
                 Measure.beside("syncing", beside[UNSYNCED], unit, at_most=1.15),
                 Measure.beside("checkpoint files", beside[SPARKS_CHECKPOINTS], unit),
                 Measure.beside("syncing checkpoints", beside[UNSYNCED_CHECKPOINTS], unit),
                 Measure.beside("beside Spark's files", beside[SPARKS_FILES], unit, at_most=0.6),
-                Measure.beside("beside Spark's files alike", beside[SPARKS_FILES_ALIKE], unit),
+                Measure.beside("beside Spark's files alike", beside[SPARKS_FILES_ALIKE], unit, at_most=1.4),
             ],
         )
 

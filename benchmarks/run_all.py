@@ -44,7 +44,8 @@ RUNS = (
     "scan.py",
     "sink.py",
     "overhead.py",
-    "eviction.py --stores hdfs rocksdb --closings 12",
+    "eviction.py",
+    "eviction.py --stores rocksdb --operators join",
     "ingest.py",
     "loops.py",
     "producers.py",
@@ -57,7 +58,10 @@ RUNS = (
     "tracker.py",
 )
 """The commands, those first that a user feels first."""
-LONG = ("throughput.py --rows 100000000 --files 320 --rounds 2",)
+LONG = (
+    "eviction.py --stores rocksdb --closings 12",
+    "throughput.py --rows 100000000 --files 320 --rounds 2",
+)
 """Commands that need an hour, or some 10 GB of disk."""
 
 

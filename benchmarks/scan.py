@@ -4,9 +4,9 @@
 
 The benchmark measures ``addBatch``, the time to run one batch of all rows, of an availableNow query into a sink that does
 nothing. The queries run alternately in one session. Delta runs as it comes, and tuned for a small machine. A case holds when ours
-takes at most as long as the better one. The last line holds when every case holds. The benchmark also prints the processor time
-of the batch's tasks, which says more on a busy machine. The tasks of Delta's snapshots are not part of it. With ``--native off``
-Python reads. This is the reference for correctness, not for speed, so it has no goal.
+takes at most 0.95 of the better one's time. The last line holds when every case holds. The benchmark also prints the processor
+time of the batch's tasks, which says more on a busy machine. The tasks of Delta's snapshots are not part of it. With ``--native
+off`` Python reads. This is the reference for correctness, not for speed, so it has no goal.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def main() -> None:
         tasks = TaskTimes(spark)
         processor: dict[str, list[float]] = {}
         measures: list[Measure] = []
-        goal = None if arguments.native == "off" else 1.0
+        goal = None if arguments.native == "off" else 0.95
 
         def add_batch(frame: Any, checkpoint: str, which: str) -> float:
             writer = frame.writeStream.format("noop").option("checkpointLocation", str(scratch / "checkpoints" / checkpoint))
@@ -105,7 +105,7 @@ def main() -> None:
             processor.clear()
             took = alternately({OURS: ours, **deltas(spark, delta)}, arguments.rounds)
             spent = {which: statistics.median(each[1:]) for which, each in processor.items()}
-            ratio = spent[OURS] / min(spent["delta"], spent["tuned"])
+            ratio = spent[OURS] / min((each for which, each in spent.items() if which != OURS), default=spent[OURS])
             print(f"{name}: processor seconds {', '.join(f'{w} {s:.3f}' for w, s in spent.items())}, ratio {ratio:.3f}")
             more = {"processor": {which: round(each, 3) for which, each in spent.items()}, "processor ratio": round(ratio, 3)}
             measures.append(Measure.beside(name, took, unit="s in addBatch", at_most=goal, more=more))

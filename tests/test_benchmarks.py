@@ -84,3 +84,77 @@ def test_delta_is_tuned_while_it_is_tuned_only(shared: Any) -> None:
     runs = shared.deltas(spark, lambda way, turn: (way, turn, dict(spark.settings)))
     assert [run(3) for run in runs.values()] == [("delta", 3, {}), ("tuned", 3, shared.TUNED)]
     assert spark.settings == {}
+
+
+RESULT: dict[str, Any] = {
+    "command": "scan.py --rows 7",
+    "date": "2026-11-28",
+    "commit": "abc1234",
+    "machine": "2 cores",
+    "name": "scan",
+    "load": 0.5,
+    "holds": False,
+    "missed": ["slow"],
+    "measures": [
+        {
+            "name": "slow",
+            "ours": 2.0,
+            "others": {"Delta": 1.0, "Spark": 4.0},
+            "unit": "s",
+            "ratio": 2.0,
+            "goal": "ratio <= 1",
+            "holds": False,
+        },
+        {"name": "quick", "ours": 0.5, "others": {}, "unit": "s", "ratio": None, "goal": "none", "holds": True},
+    ],
+}
+
+
+@pytest.fixture
+def run_all(shared: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Any:
+    import run_all
+
+    monkeypatch.setattr(run_all, "KEPT", tmp_path)
+    return run_all
+
+
+def test_the_page_has_every_measure_and_says_what_was_missed(run_all: Any) -> None:
+    busy = {**RESULT, "command": "sink.py", "load": 3.0, "commit": "def5678+"}
+    page = run_all.page([RESULT, busy])
+    rows = [[cell.strip() for cell in line.strip("| ").split("|")] for line in page.splitlines() if line.startswith("|")]
+    assert rows[0] == ["benchmark", "measure", "unit", "ours", "others", "ratio", "goal", "", "commit"]
+    assert rows[2] == [
+        *("scan.py --rows 7", "slow", "s", "2", "Delta 1, Spark 4", "2.00", "ratio <= 1", "**missed**", "abc1234, 2026-11-28")
+    ]
+    assert rows[3] == ["scan.py --rows 7", "quick", "s", "0.5", "", "", "", "", "abc1234, 2026-11-28"]
+    assert rows[4][7:] == ["not judged, load 3", "def5678+, 2026-11-28"]
+    assert "- Machine: 2 cores." in page
+    assert "- Goals that were missed: scan.py --rows 7: slow." in page
+
+
+def test_each_command_has_its_own_result(run_all: Any) -> None:
+    commands = run_all.RUNS + run_all.LONG
+    assert len({run_all.place(command) for command in commands}) == len(commands)
+    assert {command.split()[0] for command in commands} == {
+        path.name for path in (ROOT / "benchmarks").glob("[a-z]*.py") if path.name not in ("run_all.py", "profile_jvm.py")
+    }
+    for command in run_all.RUNS[:2]:
+        run_all.place(command).write_text(json.dumps({**RESULT, "command": command}))
+    assert [result["command"] for result in run_all.kept(run_all.RUNS)] == list(run_all.RUNS[:2])
+
+
+def test_one_way_alone_has_no_ratio(shared: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared, "ONLY", "ours")
+    took = shared.alternately({"ours": lambda _: 2.0, "other": lambda _: 1 / 0}, 2)
+    assert took == {"ours": [2.0, 2.0], "other": []}
+    alone = shared.Measure.beside("alone", took, "s", at_most=0.5)
+    assert (alone.ours, alone.ratio, alone.goal, alone.holds) == (2.0, None, "none", True)
+
+
+def test_a_profile_counts_each_sample_for_its_innermost_part(shared: Any) -> None:
+    import profile_jvm
+
+    stack = ("java.lang.Thread.run", "strandline.spark.batch.FrontierGuard.whenClosed", "org.apache.parquet.Reader.read")
+    assert profile_jvm.part_of(stack) == "Parquet"
+    assert profile_jvm.part_of(stack[:2]) == "guard"
+    assert profile_jvm.part_of(stack[:1]) == "other"
