@@ -48,7 +48,7 @@ Connect.
 | setting | meaning |
 |---|---|
 | `spark.strandline.stateStore.shared` | `false`: keep Spark's own in-memory state store; default `true` ([the shim](shim.md#state-by-time)) |
-| `spark.strandline.taskRows.pages` | how much memory an operator may use in a task for rows that the same batch takes in and releases, \
+| `spark.strandline.taskRows.pages` | how much memory a task may use for rows that the same batch takes in and releases, \
 in pages of Spark's execution memory; default 4; with 0 they go through the state store ([the shim](shim.md#state-by-time)) |
 """  # noqa: E501
 

@@ -1,8 +1,10 @@
 package org.apache.spark.unsafe.map.strandline
 
+import java.util.concurrent.{ConcurrentHashMap, CopyOnWriteArrayList}
+
 import org.apache.spark.TaskContext
 import org.apache.spark.internal.config.ConfigEntry
-import org.apache.spark.memory.SparkOutOfMemoryError
+import org.apache.spark.memory.{SparkOutOfMemoryError, TaskMemoryManager}
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.unsafe.Platform
@@ -12,20 +14,26 @@ import org.apache.spark.unsafe.map.BytesToBytesMap
  * Rows by key that no state store needs, because the batch that takes them in also releases them. They are in Spark's execution
  * memory, in the map of its hash joins, until the task ends. A key may have several rows, and each row has a mark.
  *
- * They take about as many pages of it as `pages` says, so that the task's other operators find memory too. What does not fit is
- * refused.
+ * Those of all operators of a task take about as many pages of it as `pages` says, so that other operators find memory too. What
+ * does not fit is refused.
  */
 final class TaskRows(pages: Int) {
   import TaskRows._
 
-  private val memory = TaskContext.get().taskMemoryManager()
+  // A thread that feeds Python may read the rows.
+  private val task = TaskContext.get()
+  private val memory = task.taskMemoryManager()
   private val limit = pages * memory.pageSizeBytes
   private lazy val map: Option[BytesToBytesMap] =
     if (pages == 0) None
     else
       try {
         val made = new BytesToBytesMap(memory, FirstCapacity, memory.pageSizeBytes)
-        TaskContext.get().addTaskCompletionListener[Unit](_ => made.free())
+        inTask.computeIfAbsent(memory, _ => new CopyOnWriteArrayList()).add(made)
+        task.addTaskCompletionListener[Unit] { _ =>
+          inTask.remove(memory)
+          made.free()
+        }
         Some(made)
       } catch { case _: SparkOutOfMemoryError => None }
   private var bytes = new Array[Byte](256)
@@ -52,7 +60,7 @@ final class TaskRows(pages: Int) {
   private def append(key: UnsafeRow, size: Int): Boolean = {
     begun = true
     full ||= map.forall { rows =>
-      rows.getTotalMemoryConsumption > limit || !find(rows, key).append(key.getBaseObject, key.getBaseOffset, key.getSizeInBytes,
+      taken(memory) > limit || !find(rows, key).append(key.getBaseObject, key.getBaseOffset, key.getSizeInBytes,
         bytes, Platform.BYTE_ARRAY_OFFSET, size)
     }
     !full
@@ -89,15 +97,24 @@ final class TaskRows(pages: Int) {
 }
 
 object TaskRows {
+  private val inTask = new ConcurrentHashMap[TaskMemoryManager, CopyOnWriteArrayList[BytesToBytesMap]]
+
+  /** The bytes that all such rows of a task take. */
+  private def taken(memory: TaskMemoryManager): Long = {
+    var bytes = 0L
+    inTask.get(memory).forEach(rows => bytes += rows.getTotalMemoryConsumption)
+    bytes
+  }
+
   private val FirstCapacity = 64
   private val MarkSize = 8
 
-  /** A page is at most an eighth of a task's share of the memory, so four are at most half of it. */
+  /** A page is between a sixteenth and an eighth of a task's share of the memory, so four are at most half of it. */
   val Pages: ConfigEntry[Int] = SQLConf
     .buildConf("spark.strandline.taskRows.pages")
     .doc(
-      "About how many pages of Spark's execution memory an operator may use in a task for rows that the same batch takes in and " +
-        "releases. What does not fit goes through the state store. With 0, everything does.")
+      "About how many pages of Spark's execution memory a task may use for rows that the same batch takes in and releases. " +
+        " What does not fit goes through the state store. With 0, everything does.")
     .version("4.2.0")
     .intConf
     .checkValue(_ >= 0, "The number of pages must not be negative.")
