@@ -99,7 +99,12 @@ _LATER = {
 def __getattr__(name: str) -> Any:
     """Import a name of ``_LATER`` on first use."""
     if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        try:
+            return import_module(f"{__name__}.{name}")  # a package or module of ours that nobody has imported yet
+        except ModuleNotFoundError as error:
+            if error.name != f"{__name__}.{name}":
+                raise
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
     return getattr(import_module(_LATER[name]), "StrandlineDataSource" if name == "DefaultSource" else name)
 
 
