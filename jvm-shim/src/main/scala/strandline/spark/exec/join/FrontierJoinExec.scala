@@ -110,7 +110,8 @@ final class FrontierJoinExec(
     val matches = predicate(condition.bothSides, left.output ++ right.output)
     val pair = new JoinedRow
     // The left rows of this batch that it also releases. What does not fit is in the state.
-    val passing = new TaskRows(pages)
+    // A semi join with a condition beside its keys drops the rows that it emits one by one, which only the state can.
+    val passing = new TaskRows(if (joinType == LeftSemi && condition.bothSides.isDefined) 0 else pages)
 
     def alone(side: Side, row: InternalRow): InternalRow = if (side.isLeft) pair(row, nullRight) else pair(nullLeft, row)
 
@@ -132,11 +133,16 @@ final class FrontierJoinExec(
             found
           }
         val partners = if (side.isLeft) ofState
-        else ofState ++ passing.get(key, left.output.length).filter { partner =>
-          val isMet = !(joinType == LeftSemi && partner.isMarked) && matches(pairWith(partner.row))
-          if (isMet) partner.mark()
-          isMet
-        }.map(_ => pair)
+        else {
+          val waiting = passing.get(key, left.output.length)
+          // A semi join emits all rows of a key at once: if one is marked, all are.
+          val unmet = if (joinType == LeftSemi) waiting.takeWhile(!_.isMarked) else waiting
+          ofState ++ unmet.filter { partner =>
+            val isMet = matches(pairWith(partner.row))
+            if (isMet) partner.mark()
+            isMet
+          }.map(_ => pair)
+        }
         val isMatched = partners.hasNext
 
         /** Keeps the row, and returns it if it comes out at once. */

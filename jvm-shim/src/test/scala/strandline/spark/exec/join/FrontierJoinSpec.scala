@@ -150,7 +150,8 @@ class FrontierJoinSpec extends StreamSpec {
     }
 
   private val onPages = for (how <- Seq("inner", "left_outer", "full_outer", "left_semi");
-    onTimes <- Seq("l.time = r.time", "l.time BETWEEN r.time AND r.time + 1")) yield (how, onTimes)
+    onTimes <- Seq("l.time = r.time", "l.time BETWEEN r.time AND r.time + 1")
+    if how != "left_semi" || onTimes == "l.time = r.time") yield (how, onTimes)
 
   for ((how, onTimes) <- Drawn(onPages, 1))
     test(
@@ -177,6 +178,18 @@ class FrontierJoinSpec extends StreamSpec {
       val (none, updatedOfNone) = found(1000)
       assert(all == some && all == none)
       assert(updatedOfAll == 200 && updatedOfNone == 0 && updatedOfSome > 0 && updatedOfSome < 200, (updatedOfAll, updatedOfSome))
+    }
+
+  for (more <- Drawn(Seq("", " AND l.a < r.b", " AND l.a > 5 AND r.b < 30"), 1))
+    test(s"a semi join emits each of the left rows of a key once, however many right rows it has: time$more") {
+      for (pages <- Seq("0", "4")) withConf("spark.strandline.taskRows.pages" -> pages) {
+        def side(field: String) = read(script("int64", field -> LongType).add("[]", (0L until 40L).map(n => Row(1L, n)): _*))
+        val joined = side("a").as("l").join(side("b").as("r"), expr(s"l.time = r.time$more"), "left_semi").select("a")
+        val expected = (0L until 40L).filter(a =>
+          more.isEmpty || more.contains("<") && a < 39 && !more.contains(">") || more.contains(
+            ">") && a > 5)
+        assert(runAll(joined).flatMap(_.rows).map(_.getLong(0)).sorted == expected, pages)
+      }
     }
 
   private val onNulls = for (how <- Seq("full_outer", "left_outer", "inner");
