@@ -7,13 +7,14 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent / "jvm-shim" / "src"
+PYTHON_SOURCES = "org.apache.spark.sql.execution.datasources.v2.python.strandline"
 INTERNALS = "org.apache.spark.sql.execution.streaming.state.strandline"
 OWN = "strandline.spark"
 
 FLOORS = [
     [INTERNALS, f"{OWN}.compat", f"{OWN}.checkpoint"],
     [f"{OWN}.errors"],
-    [f"{OWN}.time"],
+    [f"{OWN}.time", PYTHON_SOURCES],
     [f"{OWN}.plan", f"{OWN}.state.cache"],
     [f"{OWN}.batch", f"{OWN}.catalog", f"{OWN}.sources", f"{OWN}.state.expiry"],
     [f"{OWN}.tables"],

@@ -5,7 +5,8 @@
 The first argument is the kind of life: ``channel`` (strandline to strandline, with a stateful aggregation), ``ingest`` (files to
 a channel), ``delta`` (the control: the same aggregation from Delta to Delta, with Spark's watermark and without strandline's
 extension), ``restarts`` (each "batch" is a query that is started and stopped), or ``sessions`` (each "batch" is a session that is
-started, runs five queries and is stopped). Each sample is one line of JSON.
+started, runs five queries and is stopped: one of them fails while its sources start, and one still runs at the end). Each
+sample is one line of JSON.
 """
 
 from __future__ import annotations
@@ -15,23 +16,28 @@ import gc
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
 from collections import Counter
 from contextlib import suppress
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
 
 from strandline.channel import Channel
 
 __all__ = ["KINDS", "live"]
 
 KINDS = ("channel", "ingest", "delta", "restarts", "sessions")
+_LIFE = "STRANDLINE_LIFE"
 _ROWS = 40
 _KEYS = 20
 _AHEAD = 3
@@ -325,24 +331,52 @@ def _sessions(folder: Path, sessions: int, every: int, settings: dict[str, str],
     time.sleep(1)
     temporary = folder / "tmp"
     temporary.mkdir()
-    os.environ["TMPDIR"] = str(temporary)
+    os.environ |= {"TMPDIR": str(temporary), _LIFE: str(folder)}
     probe, took = None, []
     for count in range(1, sessions + 1):
         began = time.monotonic()
         spark = _session("sessions", folder, {"spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={temporary}", **settings})
         probe = probe or Probe(spark, folder, histograms)
-        for number in range(5):
+        rows = spark.readStream.format("strandline").load(str(folder / "in"))  # no state: Spark leaves open RocksDB's files then
+        running = rows.writeStream.format("noop").option("checkpointLocation", str(folder / f"checkpoint{count}-0")).start()
+        for number in range(1, 4):
             query = _start("channel", spark, folder, f"{count}-{number}")
             query.processAllAvailable()
             query.stop()
+        _fail(spark, folder, f"{count}-4")
+        running.processAllAvailable()
         spark.stop()
         took.append(round(1000 * (time.monotonic() - began)))
         if count % every == 0:
             time.sleep(3)  # processes end in the background
             left = {where: sum(len(files) for _, _, files in os.walk(folder / where)) for where in ("tmp", "local")}
+            left["processes"] = len(_of_life(folder) - {os.getpid(), probe.jvm.pid})
             _say(count, probe.sample(count) | left, durations=took)
             took = []
     feeder.end()
+
+
+def _fail(spark: Any, folder: Path, name: str) -> None:
+    """Run a query whose second source fails when it starts."""
+    shutil.copytree(folder / "in", folder / "gone")
+    both = (spark.readStream.format("strandline").load(str(folder / which)) for which in ("in", "gone"))
+    rows = reduce(DataFrame.union, both)
+    shutil.rmtree(folder / "gone")
+    try:
+        rows.writeStream.format("noop").option("checkpointLocation", str(folder / f"checkpoint{name}")).start().awaitTermination()
+    except StreamingQueryException:
+        return
+    raise RuntimeError("a query has started without one of its channels")
+
+
+def _of_life(folder: Path) -> set[int]:
+    """Return the processes of this life, whoever their parents are now: their environment names its folder."""
+    found = set()
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.environ().get(_LIFE) == str(folder) and process.status() != psutil.STATUS_ZOMBIE:
+                found.add(process.pid)
+    return found
 
 
 def _say(batch: int, figures: dict[str, float], folder: Path | None = None, **more: Any) -> None:

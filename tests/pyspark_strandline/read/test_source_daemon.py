@@ -87,6 +87,17 @@ except Exception as error:
     said["gone"] = str(error)
 ends(forks() - before)
 
+shutil.copytree(folder + "/in", folder + "/gone")
+rows = [spark.readStream.format("strandline").load(folder + name) for name in ("/in", "/gone")]
+shutil.rmtree(folder + "/gone")
+failing = rows[0].union(rows[1]).writeStream.format("noop").option("checkpointLocation", folder + "/checkpoint-second")
+before = forks()
+try:
+    failing.start().awaitTermination()
+except Exception as error:
+    said["second gone"] = str(error)
+ends(forks() - before)  # also the first source's
+
 os.kill(second, signal.SIGKILL)  # the source of one query
 try:
     while two.isActive:
@@ -145,7 +156,8 @@ def test_the_processes_of_sources(tmp_path: Path) -> None:
     assert said["counted"] == [{"time": 1, "count": 2}]
     assert said["beside queries that stop at once"] == [True, True, True]
     assert "[STRANDLINE_NOT_A_TABLE]" in said["gone"], said["gone"]
-    assert "Python" in said["killed"] or "EOF" in said["killed"] or "Connection reset" in said["killed"], said["killed"]
+    assert "[STRANDLINE_NOT_A_TABLE]" in said["second gone"], said["second gone"]
+    assert "[STRANDLINE_SOURCE_PROCESS_ENDED]" in said["killed"], said["killed"]
     assert said["one goes on"]
     assert said["after the daemon's end"] == [True, True, 1, True]
     assert said["left"] <= 0
@@ -159,19 +171,23 @@ from pyspark_strandline import configure
 
 folder = sys.argv[1]
 builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").config("spark.sql.shuffle.partitions", "1")
+builder = builder.config("spark.python.authenticate.socketTimeout", "5")
 spark = configure(builder, delta=False).getOrCreate()
 for i in range(2):
     rows = spark.readStream.format("strandline").load(folder + "/in").groupBy("time").count()
     writer = rows.writeStream.format("memory").queryName(f"q{i}").option("checkpointLocation", f"{folder}/checkpoint-{i}")
     writer.trigger(availableNow=True).start().awaitTermination()
     print("SAID", spark.table(f"q{i}").collect())
+spark.stop()
 """
 
 
 @pytest.mark.soak  # Spark's own processes must connect within ten seconds, which beside all other tests they may not
-def test_where_no_daemon_starts_spark_starts_processes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("instead", ["exit 1", "sleep 1000", "head -c 64 /dev/zero | tr '\\0' '\\n'; sleep 1000"])
+def test_where_no_daemon_starts_spark_starts_processes(tmp_path: Path, instead: str) -> None:
+    """It ends, never answers, or says something else: in any case the query goes on, and so does the end of the session."""
     python = tmp_path / "python"
-    python.write_text(f'#!/bin/sh\ncase "$*" in *source_daemon*) exit 1;; esac\nexec {sys.executable} "$@"\n')
+    python.write_text(f'#!/bin/sh\ncase "$*" in *source_daemon*) {instead};; esac\nexec {sys.executable} "$@"\n')
     python.chmod(0o755)
     done = run(tmp_path, WITHOUT, str(python))
     assert done.stdout.count("SAID [Row(time=1, count=2)]") == 2

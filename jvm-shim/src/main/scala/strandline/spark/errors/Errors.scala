@@ -23,11 +23,12 @@ final class StrandlineDataException(condition: String, sqlState: String, what: S
 }
 
 /** The shim's error conditions. One method for each keeps a message in one place. */
-private[spark] object Errors {
+object Errors {
   def message(condition: String, sqlState: String, what: String, remedy: String): String =
     s"[$condition] $what $remedy SQLSTATE: $sqlState"
 
-  // Classes of the SQL standard: 0A feature not supported, 22 data exception, 42 rule violation, XX internal, 55 wrong state.
+  // Classes of the SQL standard: 0A feature not supported, 22 data exception, 42 rule violation, XX internal, 55 wrong state, 58
+  // system error.
 
   def sparkVersionMismatch(running: String): StrandlineException = new StrandlineException(
     "STRANDLINE_SPARK_VERSION_MISMATCH",
@@ -44,6 +45,17 @@ private[spark] object Errors {
       missing.take(5).mkString("", ", ", if (missing.size > 5) ", ..." else "."),
     s"Run Apache Spark ${SparkLine.of(BuildInfo.sparkVersion)}, or build the extension for this one: sbt -Dspark.version=... " +
       "package.")
+
+  def sourceProcessEnded(cause: Option[Throwable]): StrandlineDataException = {
+    val error = new StrandlineDataException(
+      "STRANDLINE_SOURCE_PROCESS_ENDED",
+      "58030",
+      s"The Python process of this query's source has ended${cause.fold("")(each => s" (${each.getMessage})")}.",
+      "Look for what ended it: a signal, the system's killer of processes without memory, or a crash in the driver's error output. " +
+        "Then start the query again: it continues from its checkpoint.")
+    cause.foreach(error.initCause)
+    error
+  }
 
   def domainInvalid(text: String, why: String): StrandlineException = new StrandlineException(
     "STRANDLINE_TIME_DOMAIN_INVALID",

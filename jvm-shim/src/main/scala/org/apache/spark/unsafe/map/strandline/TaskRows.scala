@@ -2,9 +2,9 @@ package org.apache.spark.unsafe.map.strandline
 
 import java.util.concurrent.{ConcurrentHashMap, CopyOnWriteArrayList}
 
-import org.apache.spark.TaskContext
-import org.apache.spark.internal.config.ConfigEntry
-import org.apache.spark.memory.{SparkOutOfMemoryError, TaskMemoryManager}
+import org.apache.spark.{SparkContext, SparkEnv, TaskContext}
+import org.apache.spark.internal.config.{ConfigEntry, EXECUTOR_CORES, MEMORY_OFFHEAP_SIZE}
+import org.apache.spark.memory.{MemoryMode, SparkOutOfMemoryError, TaskMemoryManager, UnifiedMemoryManager}
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.unsafe.Platform
@@ -14,8 +14,8 @@ import org.apache.spark.unsafe.map.BytesToBytesMap
  * Rows by key that no state store needs, because the batch that takes them in also releases them. They are in Spark's execution
  * memory, in the map of its hash joins, until the task ends. A key may have several rows, and each row has a mark.
  *
- * Those of all operators of a task take about as many pages of it as `pages` says, so that other operators find memory too. What
- * does not fit is refused.
+ * Those of all operators of a task take about as many pages of it as `pages` says, and at most half of the task's share, so that
+ * other operators find memory too. What does not fit is refused.
  */
 final class TaskRows(pages: Int) {
   import TaskRows._
@@ -23,7 +23,7 @@ final class TaskRows(pages: Int) {
   // A thread that feeds Python may read the rows.
   private val task = TaskContext.get()
   private val memory = task.taskMemoryManager()
-  private val limit = pages * memory.pageSizeBytes
+  private val limit = (pages * memory.pageSizeBytes).min(share(memory) / 2)
   private lazy val map: Option[BytesToBytesMap] =
     if (pages == 0) None
     else
@@ -106,10 +106,23 @@ object TaskRows {
     bytes
   }
 
+  /** The bytes that a task may take while as many tasks run as there are cores. */
+  private def share(memory: TaskMemoryManager): Long = {
+    val env = SparkEnv.get
+    val ofAll = (env.memoryManager, memory.getTungstenMemoryMode) match {
+      case (_, MemoryMode.OFF_HEAP) => env.conf.get(MEMORY_OFFHEAP_SIZE)
+      case (unified: UnifiedMemoryManager, _) => unified.maxHeapMemory
+      case (other, _) => other.maxOnHeapStorageMemory
+    }
+    val cores =
+      if (env.executorId == SparkContext.DRIVER_IDENTIFIER) SparkContext.numDriverCores(env.conf.get("spark.master"))
+      else env.conf.get(EXECUTOR_CORES)
+    ofAll / cores.max(1)
+  }
+
   private val FirstCapacity = 64
   private val MarkSize = 8
 
-  /** A page is between a sixteenth and an eighth of a task's share of the memory, so four are at most half of it. */
   val Pages: ConfigEntry[Int] = SQLConf
     .buildConf("spark.strandline.taskRows.pages")
     .doc(

@@ -1,8 +1,8 @@
 package org.apache.spark.sql.execution.datasources.v2.python.strandline
 
-import java.io.{BufferedInputStream, BufferedOutputStream, DataInputStream, DataOutputStream}
+import java.io._
 import java.lang.reflect.Field
-import java.nio.channels.Channels
+import java.nio.channels.{Channels, ClosedChannelException}
 import java.util.HashMap
 
 import scala.jdk.CollectionConverters._
@@ -23,6 +23,7 @@ import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.sources.Filter
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
+import _root_.strandline.spark.errors.Errors
 
 /** Spark's table of a Python source. The processes of its streams are forks of a daemon (see [[SourceDaemons]]). */
 final class ForkedSource(source: PythonDataSourceV2, shortName: String, columns: StructType)
@@ -104,14 +105,14 @@ private final class ForkedSourceRunner(function: PythonFunction, columns: Struct
   /** Tells the process what its source is, as Spark's runner does. */
   private def begin(of: SourceDaemons.Fork): Unit = {
     val size = SparkEnv.get.conf.get(BUFFER_SIZE)
-    val out = new DataOutputStream(new BufferedOutputStream(Channels.newOutputStream(of.worker.channel), size))
+    val out = new DataOutputStream(new BufferedOutputStream(new ToProcess(Channels.newOutputStream(of.worker.channel)), size))
     PythonWorkerUtils.writePythonVersion(function.pythonVer, out)
     PythonWorkerUtils.writeSparkFiles(Some("streaming_job"), function.pythonIncludes.asScala.toSet, out)
     PythonWorkerUtils.writePythonFunction(function, out)
     PythonWorkerUtils.writeUTF(columns.json, out)
     out.writeInt(SQLConf.get.arrowMaxRecordsPerBatch)
     out.flush()
-    val in = new DataInputStream(new BufferedInputStream(Channels.newInputStream(of.worker.channel), size))
+    val in = new DataInputStream(new BufferedInputStream(new FromProcess(Channels.newInputStream(of.worker.channel)), size))
     if (in.readInt() == SpecialLengths.PYTHON_EXCEPTION_THROWN)
       throw QueryCompilationErrors.pythonDataSourceError(
         action = "plan",
@@ -124,7 +125,34 @@ private final class ForkedSourceRunner(function: PythonFunction, columns: Struct
   }
 }
 
+/** What a source's process says. Its end is an error with a name. */
+private final class FromProcess(in: InputStream) extends FilterInputStream(in) {
+  override def read(): Int = ended(super.read())
+
+  override def read(bytes: Array[Byte], offset: Int, length: Int): Int = ended(super.read(bytes, offset, length))
+
+  private def ended(read: => Int): Int = {
+    val got = ForkedSourceRunner.named(read)
+    if (got < 0) throw Errors.sourceProcessEnded(None)
+    got
+  }
+}
+
+/** What a source's process is told. */
+private final class ToProcess(out: OutputStream) extends FilterOutputStream(out) {
+  override def write(bytes: Array[Byte], offset: Int, length: Int): Unit =
+    ForkedSourceRunner.named(out.write(bytes, offset, length))
+}
+
 private object ForkedSourceRunner {
+
+  /** A query that is stopped closes the channel itself. */
+  private[strandline] def named[T](body: => T): T =
+    try body
+    catch {
+      case stopped: ClosedChannelException => throw stopped
+      case error: IOException => throw Errors.sourceProcessEnded(Some(error))
+    }
 
   /** The fields of Spark's runner with the streams by which it asks its process, if it has them. */
   private val streams: Option[(Field, Field)] =
