@@ -135,8 +135,7 @@ def quick(samples: list[dict[str, Any]]) -> float:
 def check_flat(early: list[dict[str, Any]], late: list[dict[str, Any]], roles: tuple[str, ...], queries: int = 0) -> None:
     """Assert that nothing has grown between two parts of a life.
 
-    Between them, ``queries`` were started. Of each that has a Python source, Spark leaves a listening socket, two descriptors, a
-    thread and a session (docs/operations.md).
+    Between them, ``queries`` were started. Spark keeps some objects and generated classes of each (docs/operations.md).
     """
     grown = []
 
@@ -152,11 +151,10 @@ def check_flat(early: list[dict[str, Any]], late: list[dict[str, Any]], roles: t
     at_most("objects", 1.01, 200)
     for role in roles:
         at_most(f"{role}.count", 1, 0.5)
-        left = queries if role == "jvm" else 0
-        at_most(f"{role}.rss", 1.1, 10 + left)
-        at_most(f"{role}.threads", 1, 6 + left, middle, least)  # one sample may have fewer, and half of them may have more
-        at_most(f"{role}.files", 1.02, 6 + 3 * left)
-        at_most(f"{role}.sockets", 1, 4 + left)
+        at_most(f"{role}.rss", 1.1, 10 + (queries if role == "jvm" else 0))
+        at_most(f"{role}.threads", 1, 6, middle, least)  # one sample may have fewer, and half of them may have more
+        at_most(f"{role}.files", 1.02, 6)
+        at_most(f"{role}.sockets", 1, 4)
         if role in ("python", "source_daemon"):
             # Workers come and go, each with the reads of its imports. The JVM's reads grow (docs/operations.md).
             at_most(f"{role}.reads", 1.1, 2, per_batch)
