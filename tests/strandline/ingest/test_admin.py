@@ -385,6 +385,7 @@ def test_the_page_names_only_conditions_and_calls_that_there_are() -> None:
     page = (ROOT / "docs" / "operations.md").read_text()
     packages = (ROOT / "python" / "strandline", ROOT / "connector" / "pyspark_strandline")
     code = "".join(path.read_text() for package in packages for path in package.rglob("*.py"))
+    code += (ROOT / "jvm-shim/src/main/scala/strandline/spark/errors/Errors.scala").read_text()
     for condition in re.findall(r"`(STRANDLINE_\w+)`", page):
         assert f'"{condition}"' in code
     import strandline.ingest

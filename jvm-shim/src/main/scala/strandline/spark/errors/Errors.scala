@@ -51,8 +51,8 @@ object Errors {
       "STRANDLINE_SOURCE_PROCESS_ENDED",
       "58030",
       s"The Python process of this query's source has ended${cause.fold("")(each => s" (${each.getMessage})")}.",
-      "Look for what ended it: a signal, the system's killer of processes without memory, or a crash in the driver's error output. " +
-        "Then start the query again: it continues from its checkpoint.")
+      "Look for what ended it: a signal, the system's killer of processes without memory, or a crash in the driver's error " +
+        "output. Then start the query again: it continues from its checkpoint.")
     cause.foreach(error.initCause)
     error
   }
