@@ -43,7 +43,7 @@ final class FrontierDeduplicateExec(
         val passing = new TaskRows(pages)
         val distinct = rows.filter { row =>
           val key = getKey(row)
-          val passed = if (times.passes(key)) passing.contains(key) else None
+          val passed = if (times.passes(key)) passing.addKey(key) else None
           val isNew = !passed.getOrElse(store.keyExists(key))
           if (isNew) {
             if (passed.isEmpty) {

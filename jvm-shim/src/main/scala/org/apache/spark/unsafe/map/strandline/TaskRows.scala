@@ -53,7 +53,7 @@ final class TaskRows(pages: Int) {
   }
 
   /** Adds a key without a row, unless it is there. Returns whether it was there, or nothing if it does not fit. */
-  def contains(key: UnsafeRow): Option[Boolean] =
+  def addKey(key: UnsafeRow): Option[Boolean] =
     if (begun && map.exists(find(_, key).isDefined)) Some(true)
     else Option.when(append(key, 0))(false)
 

@@ -74,11 +74,11 @@ object TaskRowsSpec {
   private def filled(): Seq[(Option[Boolean], Option[Boolean])] = {
     val (rows, size) = (new TaskRows(1), 100000)
     val keys = 0 until 2 * (SparkEnv.get.memoryManager.pageSizeBytes / size).toInt + 20
-    keys.map(k => rows.contains(key(k, size))).zip(keys.map(k => rows.contains(key(k, size))))
+    keys.map(k => rows.addKey(key(k, size))).zip(keys.map(k => rows.addKey(key(k, size))))
   }
 
   private def without(): (Boolean, Option[Boolean], Int, Int) = {
     val rows = new TaskRows(0)
-    (rows.add(key(1, 1), rowOf(InternalRow(2L))), rows.contains(key(1, 1)), rows.get(key(1, 1), 1).size, rows.all(1).size)
+    (rows.add(key(1, 1), rowOf(InternalRow(2L))), rows.addKey(key(1, 1)), rows.get(key(1, 1), 1).size, rows.all(1).size)
   }
 }
