@@ -208,7 +208,8 @@ def check_sessions(samples: list[dict[str, Any]], sessions: int) -> None:
     assert [sample["figures"]["processes"] for sample in samples] == [0] * len(samples)
     half = len(samples) // 2
     grown = {}
-    spare = {"jvm.threads": 1, "jvm.files": 3 * sessions // 2 + 3, "jvm.sockets": 1, "python.threads": 1, "python.files": 2, "py4j": 4}
+    jars = 3 * sessions // 2 + 3
+    spare = {"jvm.threads": 1, "jvm.files": jars, "jvm.sockets": 1, "python.threads": 1, "python.files": 2, "py4j": 4}
     for name, more in spare.items():
         early, late = least(samples[:half], name), least(samples[half:], name)
         if late > early + more:
