@@ -331,7 +331,7 @@ def _stand_in(progress: Progress, mine: Mapping[str, ProducerState], holds: Mapp
         return {}
     idle = {name: PartitionState.of(name, known.state).idle for name, known in mine.items() if name not in holds}
     promised = {name: each.promised(progress.domain) for name, each in idle.items() if each is not None and each.was}
-    held = Antichain(progress.domain, [time_ for known in mine.values() for time_ in known.holds]) or progress.registrar
+    held = Antichain(progress.domain, [time_ for known in mine.values() for time_ in known.holds])
     if not promised or not held:
         return {}
     chosen, stays = stand_in(progress.domain, promised, held)

@@ -84,3 +84,44 @@ def test_the_only_partition_gave_up_and_rejoins_as_a_new_one_would(tmp_path: Pat
     world.run("q0", [Row(4, "a", 2), Row(7, "a", 3)])
     assert [late.row.number for late in world.spec.late] == [2]
     world.judge.check()
+
+
+@pytest.mark.parametrize("policy", [("manifest", "plain"), ("idle", ("manifest", "plain"), 10_000)])
+def test_a_complete_partition_rejoins_alone_and_its_rows_complete_it_at_once(
+    tmp_path: Path, faults: Faults, policy: tuple[object, ...]
+) -> None:
+    world = World(tmp_path, faults)
+    world.announce("plain", [])
+    world.start("q0", Rules(policy, ("a", "*")))
+    world.run("q0")
+    world.rejoin("a")
+    world.run("q0", [Row(7, "a", 1)])  # the manifest announces nothing of it, so it joins and has nothing to come
+    assert Row(7, "a", 1) in world.spec.in_time
+    world.judge.check()
+
+
+def test_one_that_rejoins_alone_does_not_hold_back_the_registrar(tmp_path: Path, faults: Faults) -> None:
+    world = World(tmp_path, faults)
+    world.start("q0", Rules(("idle", ("ordered",), 10_000), ("a", "*")))
+    world.start("q1", Rules(("ordered",), ("x", "y", "*")))
+    world.run("q1", [Row(2, "x", 1), Row(2, "y", 1)])
+    assert world.run("q0", [Row(9, "a", 2)]) is None
+    world.rejoin("a")  # it was the only one of its ingest, so it joins at what the registrar holds with its next batch
+    world.run("q1", [Row(6, "x", 3), Row(5, "y", 3)])
+    assert world.spec.frontier == {5}
+    world.run("q0", [Row(4, "a", 4), Row(5, "a", 5)])
+    assert [late.row.number for late in world.spec.late] == [4]
+    world.judge.check()
+
+
+def test_one_that_rejoins_alone_cannot_join_what_is_sealed_before(tmp_path: Path, faults: Faults) -> None:
+    world = World(tmp_path, faults)
+    world.start("q0", Rules(("idle", ("ordered",), 10_000), ("a", "*")))
+    world.run("q0", [Row(9, "a", 1)])
+    world.drop("a")
+    world.rejoin("a")
+    world.seal()
+    assert not world.spec.frontier
+    world.run("q0", [Row(9, "a", 2)])
+    assert [late.row.number for late in world.spec.late] == [2]
+    world.judge.check()

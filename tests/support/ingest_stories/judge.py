@@ -38,6 +38,7 @@ class Judge:
             held = self._frontier()
             self._check_rows_ahead(entry, held)
             self._check_order(entry)
+            entry.held_before = {name: self.said[name].holds for name in entry.statements if name in self.said}
             self.said |= entry.statements
             assert not self.version or before(held, self._frontier()), (
                 f"commit {self.version} moves the frontier back from {set(held)} to {set(self._frontier())}"

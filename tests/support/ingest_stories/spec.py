@@ -3,7 +3,8 @@
 Each ingest has partitions of its own. A partition has *promised* that its later rows are in advance of certain times. Its
 ingest *waits* for it, or, once it was silent for long, does not. What an ingest holds open is what the waited ones have
 promised; when it waits for nobody, the greatest promise that any of its partitions made, and never less than it held open
-before. The channel's frontier is the least of what the ingests, the other producers and the registrar hold.
+before. Where the last one that holds anything rejoins, the ingest holds nothing open until its next batch. The channel's frontier
+is the least of what the ingests, the other producers and the registrar hold.
 """
 
 from __future__ import annotations
@@ -153,7 +154,7 @@ class Spec:
         """The ingests that others have taken over."""
         self.in_snapshot: set[str] = set()
         self.open: dict[str | None, Holds] = {}
-        """What each ingest held open after the commit before: it never goes back."""
+        """What each ingest held open after the commit before. It never goes back, but where its last holder rejoins."""
         self.in_time: Counter[Row] = Counter()
         """The rows that are in the channel or parked."""
         self.late: list[Late] = []
@@ -176,15 +177,14 @@ class Spec:
         greatest = mine[0].promised
         for partition in mine[1:]:
             greatest = both(greatest, partition.promised)
-        # Where nobody of the ingest holds anything, a partition that rejoins joins as a new one does.
-        return both(self.open.get(query) or self.registrar or greatest, greatest)
+        return both(open_before, greatest) if (open_before := self.open.get(query)) else frozenset()
 
     def held(self, name: str) -> Holds:
         """What a partition may bring rows at."""
         partition = self.partitions[name]
         if partition.waited:
             return partition.promised
-        return both(self.held_open(partition.owner), partition.promised)
+        return both(self.held_open(partition.owner) or self.registrar, partition.promised)
 
     @property
     def least_held(self) -> Holds:
@@ -345,7 +345,7 @@ class Spec:
             self.open.pop(other, None)
         self.fenced |= others
         self.fenced.discard(query)
-        self.open[query] = least(held)
+        self.open[query] = least(held) or self.registrar
 
     def _others_hold(self, query: str) -> bool:
         """Whether anybody else may still write."""
@@ -433,11 +433,18 @@ class Spec:
         partition = self.partitions[name]
         partition.promised, partition.soon, partition.waited, partition.dropped = frozenset(), None, True, True
 
-    def rejoin(self, name: str) -> None:
-        """An operator lets a partition join again, with the next batch: where its ingest's others are then, or as a new one."""
+    def rejoin(self, name: str, *, was_holding: bool) -> None:
+        """An operator lets a partition join again, with the next batch: where its ingest's others are then, or as a new one.
+
+        ``was_holding``: it held something. Which of the silent ones holds for all of them is the product's choice. Where that one
+        rejoins, its ingest holds nothing open until its next batch.
+        """
         partition = self.partitions[name]
         partition.promised, partition.soon, partition.came = frozenset([self.minimum]), None, None
         partition.waited, partition.dropped, partition.rejoins = False, False, True
+        owner = partition.owner
+        if was_holding and not any(p.waited and p.promised for p in self.partitions.values() if p.owner == owner):
+            self.open[owner] = frozenset()
 
     @property
     def to_readmit(self) -> list[Late]:

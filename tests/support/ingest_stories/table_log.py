@@ -38,6 +38,8 @@ class Entry:
     files: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
     metadata: dict[str, Any] = field(default_factory=dict)
+    held_before: dict[str, Holds] = field(default_factory=dict)
+    """What its producers held before it."""
 
 
 def read_entry(table: Path, version: int) -> Entry | None:

@@ -350,8 +350,8 @@ class World:
             elif name not in spec.partitions:
                 founded = frozenset([self.minimum])
                 spec.partitions[name] = Partition(None, spec.registrar if entry.version else founded)
-            elif ((said.state or {}).get("idle") or {}).get("rejoins"):
-                spec.rejoin(name)
+            elif ((said.state or {}).get("idle") or {}).get("rejoins") and not spec.partitions[name].rejoins:
+                spec.rejoin(name, was_holding=bool(entry.held_before[name]))
             elif (said.state or {}).get("dropped") and not said.holds and not spec.partitions[name].dropped:
                 spec.drop(name)
         if not ingests:

@@ -62,7 +62,7 @@ class Append:
         seal: Whether the registrar gives up its capability.
         apart: Producers that ``follow`` does not consider.
         donors: Producers in ``holds`` and ``moves`` whose capabilities are cloned for others of them that are new or hold
-            nothing. The registrar's capabilities may be cloned too.
+            nothing. The registrar's capabilities may be cloned too, also for a donor that holds nothing.
         kept: Producers that stay with their own sessions.
         always: Whether to commit even without changes. The log then shows that the application has come.
         most_times: How many message times are stated one by one. More are stated as spans.
@@ -188,7 +188,8 @@ class _Planning:
                 seq, held, other, was = known
                 if name not in kept and other is not session and other is not None:
                     admission.refuse_live(self._snapshot.table.path, name, known, session, self._wanted.take_over)
-                if given is not None and not held and holds:
+                # One that is its own donor may have joined and completed with this commit's rows.
+                if given is not None and not held and (holds or name in donors):
                     held, known = given, None
             now, then = tuple(holds), tuple(held)
             self._before.update(then)
