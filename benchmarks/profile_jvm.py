@@ -24,9 +24,11 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -63,6 +65,9 @@ def recorded(command: list[str], only: str, into: Path) -> Path:
         options = f"-XX:StartFlightRecording=filename={folder}/%p.jfr,settings=profile,dumponexit=true,maxsize=1g -Xlog:disable"
         said = {"JDK_JAVA_OPTIONS": f"{os.environ.get('JDK_JAVA_OPTIONS', '')} {options}", "STRANDLINE_BENCHMARK_ONLY": only}
         subprocess.run([sys.executable, *command], cwd=FOLDER, env={**os.environ, **said}, check=True)
+        for path in Path(folder).glob("*.jfr"):
+            with suppress(psutil.NoSuchProcess):
+                psutil.Process(int(path.stem)).wait()  # a JVM may write its recording after the end of the Python process
         largest = max(Path(folder).glob("*.jfr"), key=lambda path: path.stat().st_size)
         return Path(shutil.move(largest, into / "recording.jfr"))
 

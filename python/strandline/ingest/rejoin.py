@@ -23,9 +23,9 @@ def rejoin_partitions(path: str, names: Iterable[str], storage: Mapping[str, str
     A device with a wrong clock may have moved its partition's promise years ahead, so that all later rows of the partition are
     set aside. The partition gives up what it holds, and from the next batch on it holds the least time that the other partitions
     of its ingest hold. That is never before the channel's frontier, so what is closed stays closed, and a sealed channel allows
-    it. If the others hold nothing, it joins as a new partition would. Its rows are judged by that from then on. The policy begins anew with it, and a manifest counts the rows that the channel
-    has. Rows that were set aside before stay in the late table: :func:`~strandline.ingest.readmit` adds them. A partition that
-    was dropped can rejoin too.
+    it. If the others hold nothing, the partition joins as a new one would. Its rows are judged by that from then on. The policy
+    begins anew with it, and a manifest counts the rows that the channel has. Rows that were set aside before stay in the late
+    table: :func:`~strandline.ingest.readmit` adds them. A partition that was dropped can rejoin too.
 
     The query may be running. A batch that has rows of the partition then fails, and succeeds when the query is started again.
     It is one commit.

@@ -15,7 +15,6 @@ import pytest
 
 from helpers import make_channel, rows
 from strandline.channel import Channel, Producer
-from strandline.channel.statements import message_times
 from strandline.channel.statements.message_times import TimeCounts
 from strandline.errors import ChannelError, StrandlineError
 from strandline.time.domain import int64
@@ -94,12 +93,11 @@ def test_a_delay_that_is_interrupted_leaves_the_old_or_the_new_capabilities(tmp_
     assert every_step(act, 3) > 10
 
 
-def test_times_that_are_counted_twice_are_not_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_times_that_are_counted_twice_are_not_committed() -> None:
     """Many distinct times become spans; an interrupt there must not count them again."""
-    monkeypatch.setattr(message_times, "_MAX_EXACT", 50)
 
     def act(step: int) -> bool:
-        counts = TimeCounts(int64)
+        counts = TimeCounts(int64, most_exact=50)
         counts.add(pa.array(range(80)))
         came = False
         try:

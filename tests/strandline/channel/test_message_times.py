@@ -56,10 +56,9 @@ def test_counting_whole_columns_in_bounded_memory_covers_every_row(data: st.Data
     random = np.random.default_rng(len(batches))
     hashes = [random.integers(0, 1 << 64, len(batch), dtype=np.uint64) for batch in batches] if data.draw(st.booleans()) else None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_MAX_EXACT", data.draw(st.integers(1, 6)))
         patch.setattr(module, "_MOST_PENDING", data.draw(st.integers(1, 12)))
         patch.setattr(module, "MAX_MESSAGE_TIMES", data.draw(st.integers(1, 5)))
-        counts = TimeCounts(domain)
+        counts = TimeCounts(domain, most_exact=data.draw(st.integers(1, 6)))
         for i, batch in enumerate(batches):
             counts.add(array_of(batch, domain), None if hashes is None else hashes[i])
         exact, spans = counts.result()

@@ -18,12 +18,12 @@ from strandline.time.antichain import Antichain
 from strandline.time.arrow import leaf_columns, time_column, times_from_leaves
 from strandline.time.domain import Product, Scalar, Time, TimeDomain
 
-__all__ = ["TimeCounts", "is_plain_product", "message_times"]
+__all__ = ["MAX_EXACT", "TimeCounts", "is_plain_product", "message_times"]
 
-_MAX_EXACT = 1 << 16
+MAX_EXACT = 1 << 16
 """The number of distinct times that are counted exactly. A stream of raw timestamps has as many times as rows."""
 _ROWS, _HASHES = "rows", "hashes"
-_MOST_PENDING = 2 * _MAX_EXACT
+_MOST_PENDING = 2 * MAX_EXACT
 
 
 class TimeCounts:
@@ -32,6 +32,11 @@ class TimeCounts:
     If there are too many distinct times, neighbours are counted together as a :class:`Span`. The ends of a span are times of
     actual rows, and all its other rows lie in between. So every capability that allowed the rows is ≤ the low end.
 
+    Args:
+        domain: The domain of the times.
+        field: The name of the time column, for errors.
+        most_exact: How many distinct times are counted exactly.
+
     >>> from strandline.time.domain import int64
     >>> counts = TimeCounts(int64)
     >>> counts.add(pa.array([7, 5, 7]))
@@ -39,9 +44,10 @@ class TimeCounts:
     ([(5, 1), (7, 2)], [])
     """
 
-    def __init__(self, domain: TimeDomain, field: str = "time") -> None:
+    def __init__(self, domain: TimeDomain, field: str = "time", most_exact: int = MAX_EXACT) -> None:
         self._domain = domain
         self._field = field
+        self._most_exact = most_exact
         self._names = [str(i) for i in range(len(domain.leaves()))]
         self._parts: list[list[npt.NDArray[Any]]] = []
         self._merged: pa.Table | None = None
@@ -116,7 +122,7 @@ class TimeCounts:
             # In one step: after an interrupt in between, the rows would count twice.
             self._merged, self._parts = counted.select([*self._names, *sums]).rename_columns(names), []
         self._pending = 0 if self._merged is None else self._merged.num_rows
-        if self._merged is not None and self._pending > _MAX_EXACT and (spans := self._as_spans(self._merged)) is not None:
+        if self._merged is not None and self._pending > self._most_exact and (spans := self._as_spans(self._merged)) is not None:
             self._spans, self._merged, self._pending = self._spans + spans, None, 0
 
     def _as_spans(self, counted: pa.Table) -> list[Span] | None:

@@ -17,7 +17,7 @@ from strandline.channel import errors
 from strandline.channel.batch.batch_digest import RowsDigest
 from strandline.channel.batch.row_hashes import FloatSums, row_hashes
 from strandline.channel.progress.snapshot import Snapshot
-from strandline.channel.statements.message_times import TimeCounts
+from strandline.channel.statements.message_times import MAX_EXACT, TimeCounts
 from strandline.channel.statements.statement import Span
 from strandline.delta.data_file import DataFile, schema_mark
 from strandline.delta.errors import process_forked_object
@@ -79,6 +79,7 @@ class FileWriter:
         folder: The folder of the files, below the table.
         digests: Whether :attr:`digest` is made of the rows. This needs their times.
         rounding: Whether the digest has floating-point numbers up to rounding, and lists in any order.
+        most_times: How many distinct times are counted exactly, before neighbours are counted together.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class FileWriter:
         folder: str = "",
         digests: bool = False,
         rounding: bool = False,
+        most_times: int = MAX_EXACT,
     ) -> None:
         if not _PREFIX.fullmatch(name_prefix):
             raise ValueError(
@@ -105,7 +107,7 @@ class FileWriter:
         self._buffered_rows = 0
         self._buffered_bytes = 0
         self._time_column = time_column
-        self._times = None if time_column is None or domain is None else TimeCounts(domain, time_column)
+        self._times = None if time_column is None or domain is None else TimeCounts(domain, time_column, most_times)
         self.spans: list[Span] = []
         """After :meth:`finish`: the spans for a statement, for rows whose times are too many to name."""
         self._digests = digests

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from strandline.channel import FileWriter
+from strandline.channel.statements.commit_statement import MAX_MESSAGE_TIMES
 from strandline.channel.write.file_writer import conform
 from strandline.errors import IngestError
 from strandline.ingest import errors
@@ -60,7 +61,16 @@ class IngestTask:
         self._needs = [need for _, need in settings.needs]
         self._known: dict[str, _Partition] = {}
         domain = settings.channel_domain
-        self._rows = FileWriter(settings.path, settings.channel_schema, settings.time, domain, settings.storage, name)
+        # A commit states no more times exactly, so the tasks do not send more to the driver.
+        self._rows = FileWriter(
+            settings.path,
+            settings.channel_schema,
+            settings.time,
+            domain,
+            settings.storage,
+            name,
+            most_times=MAX_MESSAGE_TIMES,
+        )
         self._late = FileWriter(settings.late_path, settings.late_schema, None, None, settings.storage, name, STAGED)
         self._parking = AheadWriter(settings, start, name)
         self._stats = {

@@ -63,14 +63,16 @@ final case class FrontierRule(session: SparkSession) extends ColumnarRule {
               if (!isBatch) plan
               else {
                 val rewritten = FrontierRule.rewrite(FieldTags.withoutFieldTags(plan), frontiers)
-                val written = if (FrontierSource.isOurs(query.sink)) FrontierRule.writing(rewritten) else rewritten
+                val written = FrontierRule.writing(query, rewritten)
                 if (frontiers.feedback.isDefined) KeptBroadcasts.in(query, written) else written
               }
             case None =>
               OutputFrontier.withdraw(session.sparkContext)
               PlannedBatches.remember(query, None)
-              if (isBatch) FrontierRule.refuseTimesWithoutFrontier(plan)
-              plan
+              if (isBatch) {
+                FrontierRule.refuseTimesWithoutFrontier(plan)
+                FrontierRule.writing(query, plan)
+              } else plan
           }
         else plan
       }
@@ -156,9 +158,9 @@ object FrontierRule {
     ReadToEnd(rewritten)
   }
 
-  /** Lets our own code send the rows to the sink. */
-  private def writing(plan: SparkPlan): SparkPlan = plan match {
-    case write: WriteToDataSourceV2Exec =>
+  /** Lets our own code send the rows to our sink, also those of an ingest. */
+  private def writing(query: StreamExecution, plan: SparkPlan): SparkPlan = plan match {
+    case write: WriteToDataSourceV2Exec if FrontierSource.isOurs(query.sink) =>
       write.batchWrite match {
         case batch: MicroBatchWrite => write.copy(batchWrite = new SinkWrite(batch))
         case _ => write
