@@ -33,7 +33,7 @@ FLOORS = [
     ["strandline.ingest.names", "strandline.ingest.columns"],
     ["strandline.ingest.state"],
     ["strandline.ingest.parked"],
-    ["strandline.ingest.policies", "strandline.ingest.rejoin"],
+    ["strandline.ingest.policies"],
     ["strandline.ingest.future"],
     ["strandline.ingest.policy_calls"],
     ["strandline.ingest.settings"],

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from strandline.delta.data_file import DataFile
 
-__all__ = ["ABSENT", "Bounds", "check_stats", "delta_stats", "stats_of", "stats_texts"]
+__all__ = ["ABSENT", "Bounds", "check_stats", "delta_stats", "has_all_bounds", "stats_of", "stats_texts"]
 
 _INDEXED_LEAVES = 32
 """Delta's own default: statistics of the first 32 leaf columns."""
@@ -36,8 +36,9 @@ def delta_stats(metadata: pq.FileMetaData, schema: pa.Schema) -> dict[str, Any]:
     """Return the ``stats`` object of an ``add`` action.
 
     It has the number of rows, and for each leaf column the least value, the greatest value and the null count. Structs are
-    nested, as in Delta. A bound is left out if Parquet has none, or if JSON cannot represent it exactly. Timestamps are
-    widened to whole milliseconds, as readers assume.
+    nested, as in Delta. A bound is left out if Parquet has none, or if JSON cannot represent it exactly. But text always has
+    bounds: Parquet keeps none of more than 4 KB, and then they are the widest. Timestamps are widened to whole milliseconds, as
+    readers assume.
     """
     return stats_of(metadata.num_rows, schema, lambda column: _bounds(metadata, column))
 
@@ -51,6 +52,10 @@ def stats_of(rows: int, schema: pa.Schema, bounds_of: Callable[[int], Bounds]) -
         if pa.types.is_null(kind):
             continue  # a column of type void: Parquet counts nothing of it
         low, high, nulls = bounds_of(column)
+        is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+        if is_text and low is ABSENT and nulls is not ABSENT and nulls < rows:
+            # deltalake's filters find nothing in a file without an upper bound.
+            low, high = "", _GREATEST * (_MAX_STRING + 1)
         for bounds, value in (
             ("minValues", _json(low, kind, up=False)),
             ("maxValues", _json(high, kind, up=True)),
@@ -104,6 +109,16 @@ def _bounds(metadata: pq.FileMetaData, column: int) -> Bounds:
     return min(lows), max(highs), nulls
 
 
+def has_all_bounds(metadata: pq.FileMetaData, column: int) -> bool:
+    """Return whether Parquet has bounds of a column, by its number among all columns, in every row group with values."""
+    for group in range(metadata.num_row_groups):
+        chunk = metadata.row_group(group).column(column)
+        stats = chunk.statistics
+        if stats is None or not (stats.has_min_max or (stats.has_null_count and stats.null_count == chunk.num_values)):
+            return False
+    return True
+
+
 def _json(value: Any, kind: pa.DataType, *, up: bool) -> Any:
     if value is ABSENT or isinstance(value, (bool, bytes)):  # Delta keeps no bounds of booleans and binaries
         return ABSENT
@@ -120,7 +135,7 @@ def _json(value: Any, kind: pa.DataType, *, up: bool) -> Any:
     if isinstance(value, str):
         if len(value) <= _MAX_STRING:
             return value
-        # Always write the upper bound: deltalake's filters treat a missing one as null, and then find nothing at all.
+        # Always write the upper bound, as for text without bounds.
         short = value[:_MAX_STRING] + _GREATEST * up
         return value if up and short < value else short
     return value if isinstance(value, int) else ABSENT

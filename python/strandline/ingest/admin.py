@@ -14,7 +14,7 @@ from strandline.channel.write.append import Append
 from strandline.delta.storage import location_of, open_store
 from strandline.errors import StrandlineError, printable
 from strandline.ingest import errors
-from strandline.ingest.decide.steps.silence import stand_in
+from strandline.ingest.decide.steps.silence import silent_stand_in
 from strandline.ingest.late.late_table import (
     Publication,
     check_storage,
@@ -29,7 +29,7 @@ from strandline.ingest.parked.files import with_stats
 from strandline.ingest.parked.lists import ParkedLists
 from strandline.ingest.parked.parcel import Parked
 from strandline.ingest.parked.release import Parking, Released, release_all
-from strandline.ingest.rejoin import joins_at
+from strandline.ingest.rejoin import joins_at, owner_id
 from strandline.ingest.state.parked_state import ParkedState
 from strandline.ingest.state.partition_state import PartitionState, states_of_partitions
 from strandline.ingest.state.query_entry import PendingState
@@ -194,7 +194,8 @@ def status_of(channel: Channel) -> Status:
     partitions = []
     producers = {name: known for name, known in channel.producers.items() if not name.startswith(OWN_PREFIX)}
     states = dict(states_of_partitions(channel.progress, ((name, known.state) for name, known in producers.items())))
-    joins = joins_at(channel.progress, [name for name, state in states.items() if state.idle and state.idle.rejoins])
+    rejoin = [name for name, state in states.items() if state.idle is not None and state.idle.rejoins]
+    joins = joins_at(channel.progress, [name for name in rejoin if not producers[name].holds])
     for name, state in states.items():
         known, idle = producers[name], state.idle
         partitions.append(
@@ -203,7 +204,7 @@ def status_of(channel: Channel) -> Status:
                 joins[name] if name in joins else known.holds.copy(),
                 state.at,
                 state.aside or 0,
-                None if idle is None or name in joins else idle.since,
+                None if idle is None or idle.rejoins else idle.since,
                 any(time in frontier for time in known.holds),
                 state.future or 0,
                 1 if state.generation is None else state.generation,
@@ -274,8 +275,8 @@ def drop_partitions(path: str, names: Iterable[str], storage: Mapping[str, str] 
                 raise errors.partition_unknown(path, name, partitions)
         holds = {name: Antichain(channel.domain) for name in wanted}
         states: JsonObject = {name: _dropped(name, partitions[name], now).to_json() for name in wanted}
-        for owner in {state.owner.id for name in wanted if (state := partitions[name]).owner is not None}:
-            mine = {name: state for name, state in partitions.items() if state.owner is not None and state.owner.id == owner}
+        for owner in {owner_id(partitions[name]) for name in wanted}:
+            mine = {name: state for name, state in partitions.items() if owner_id(state) == owner}
             holds |= _stand_in(progress, mine, holds)
         released = _release(progress, lists, partitions, holds)
         holds |= released.holds
@@ -329,13 +330,8 @@ def _stand_in(progress: Progress, mine: Mapping[str, ProducerState], holds: Mapp
     """Return what one of an ingest's partitions holds for the idle ones, when the others are given up."""
     if any(holds.get(name, known.holds) for name, known in mine.items()):
         return {}
-    idle = {name: PartitionState.of(name, known.state).idle for name, known in mine.items() if name not in holds}
-    promised = {name: each.promised(progress.domain) for name, each in idle.items() if each is not None and each.was}
-    held = Antichain(progress.domain, [time_ for known in mine.values() for time_ in known.holds])
-    if not promised or not held:
-        return {}
-    chosen, stays = stand_in(progress.domain, promised, held)
-    return {chosen: stays}
+    held = Antichain(progress.domain, [time_ for known in mine.values() for time_ in known.holds]) or progress.registrar
+    return silent_stand_in(progress.domain, {name: known for name, known in mine.items() if name not in holds}, held)
 
 
 def accept_replay(path: str, query: str, storage: Mapping[str, str] | None = None) -> int | None:

@@ -343,12 +343,24 @@ class Ingest:
                     moved = [next(iter(seen)) for state in stated if state and state.owner and state.owner.id in owner_ids][:1]
                 if moved:
                     raise errors.ingest_overtaken(at, self.settings.path, moved[0])
-        joining = channel.registrar
-        for name in channel.progress.unknown(seen) if joining and joining_moved else ():
-            # In a partial order, all rows may be in advance of ``joining`` without all being in advance of one of its times. Then
-            # this check refuses too much, but only once, because the next attempt begins where partitions join now.
+        if joining_moved:
+            self._check_joining(channel, batch)
+
+    def _check_joining(self, channel: Channel, batch: Batch) -> None:
+        """Raise unless the rows of partitions that join are in advance of where they join now: the registrar has moved.
+
+        In a partial order, all rows may be in advance of its times without all being in advance of one of them. Then this refuses
+        too much, but only once, because the next attempt begins where partitions join now.
+        """
+        seen, progress, registrar = batch.seen, channel.progress, channel.registrar
+        joins = dict.fromkeys(progress.unknown(seen) if registrar else (), registrar)
+        again = [name for name, _ in progress.remembering("idle") if name in seen and not progress.producers[name].holds]
+        if again:
+            states = PartitionStates.of(progress, self.settings)
+            joins |= {name: states.held(name) for name in again}
+        for name, holds in joins.items():
             least = seen[name].least
-            if least is not None and not joining.less_equal(self.settings.to_channel_time(least)):
+            if least is not None and not holds.less_equal(self.settings.to_channel_time(least)):
                 raise errors.ingest_overtaken(channel.version, self.settings.path, name)
 
     def _publish(

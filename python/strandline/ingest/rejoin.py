@@ -9,12 +9,13 @@ from typing import Any
 from strandline.channel import Channel, ProducerState, Progress, WriterSession
 from strandline.channel.write.append import Append
 from strandline.ingest import errors
+from strandline.ingest.decide.steps.silence import silent_stand_in
 from strandline.ingest.state.partition_state import IdleState, PartitionState
 from strandline.ingest.state.registrar_state import own_names
 from strandline.json_value import JsonObject
 from strandline.time.antichain import Antichain
 
-__all__ = ["joins_at", "rejoin_partitions"]
+__all__ = ["joins_at", "owner_id", "rejoin_partitions"]
 
 
 def rejoin_partitions(path: str, names: Iterable[str], storage: Mapping[str, str] | None = None) -> int:
@@ -23,7 +24,8 @@ def rejoin_partitions(path: str, names: Iterable[str], storage: Mapping[str, str
     A device with a wrong clock may have moved its partition's promise years ahead, so that all later rows of the partition are
     set aside. The partition gives up what it holds, and from the next batch on it holds the least time that the other partitions
     of its ingest hold. That is never before the channel's frontier, so what is closed stays closed, and a sealed channel allows
-    it. If the others hold nothing, the partition joins as a new one would. Its rows are judged by that from then on. The policy
+    it. If the others are all silent, one of them holds their promises for them, but nothing before the registrar. If there are no
+    others, the partition joins as a new one would. Its rows are judged by that from then on. The policy
     begins anew with it, and a manifest counts the rows that the channel has. Rows that were set aside before stay in the late
     table: :func:`~strandline.ingest.readmit` adds them. A partition that was dropped can rejoin too.
 
@@ -55,20 +57,17 @@ def rejoin_partitions(path: str, names: Iterable[str], storage: Mapping[str, str
         for name in wanted:
             if name not in partitions:
                 raise errors.partition_unknown(path, name, partitions)
+        standing = _standing_in(progress, partitions, wanted)
         states: JsonObject = {}
-        for name, joins in _joins_at(progress, partitions, wanted).items():
+        for name, joins in _joins_at(progress, partitions, wanted, standing).items():
             state = PartitionState.of(name, partitions[name].state)
             if state.idle is not None and state.idle.rejoins:
                 continue  # an earlier call is not applied yet
             _check_ahead(path, name, partitions[name], state, joins)
             least = [channel.domain.to_json(channel.domain.minimum)]
             states[name] = _next_generation(state, least, now).to_json()
-        return Append(
-            session=WriterSession.here(),
-            holds=dict.fromkeys(states, Antichain(channel.domain)),
-            states=states,
-            kept=list(states),
-        )
+        holds = {**dict.fromkeys(states, Antichain(channel.domain)), **(standing if states else {})}
+        return Append(session=WriterSession.here(), holds=holds, states=states, donors=list(states), kept=list(holds))
 
     channel.append_decided(decide)
     return channel.version
@@ -76,20 +75,33 @@ def rejoin_partitions(path: str, names: Iterable[str], storage: Mapping[str, str
 
 def joins_at(progress: Progress, names: Collection[str]) -> dict[str, Antichain]:
     """Return where partitions that rejoin will join: at the least times that the other partitions of their ingest hold."""
-    return _joins_at(progress, progress.producers_but(*own_names(progress)), names) if names else {}
+    return _joins_at(progress, progress.producers_but(*own_names(progress)), names, {}) if names else {}
 
 
-def _joins_at(progress: Progress, partitions: Mapping[str, ProducerState], names: Collection[str]) -> dict[str, Antichain]:
-    owners = {name: _owner(partitions[name]) for name in names}
+def _joins_at(
+    progress: Progress, partitions: Mapping[str, ProducerState], names: Collection[str], standing: Mapping[str, Antichain]
+) -> dict[str, Antichain]:
+    owners = {name: owner_id(partitions[name]) for name in names}
     held: dict[str | None, set[Any]] = {owner: set() for owner in owners.values()}
     for name, state in partitions.items():
-        if name not in owners and (owner := _owner(state)) in held:
-            held[owner].update(state.holds)
+        if name not in owners and (owner := owner_id(state)) in held:
+            held[owner].update(standing.get(name, state.holds))
     least = {owner: Antichain(progress.domain, times) or progress.registrar for owner, times in held.items()}
     return {name: least[owner] for name, owner in owners.items()}
 
 
-def _owner(state: ProducerState) -> str | None:
+def _standing_in(progress: Progress, partitions: Mapping[str, ProducerState], names: Collection[str]) -> dict[str, Antichain]:
+    """Return what silent partitions hold for their ingests when these partitions give up what the ingests hold."""
+    standing: dict[str, Antichain] = {}
+    for owner in {owner_id(partitions[name]) for name in names}:
+        others = {name: state for name, state in partitions.items() if owner_id(state) == owner and name not in names}
+        if not any(state.holds for state in others.values()):
+            standing |= silent_stand_in(progress.domain, others, progress.registrar)
+    return standing
+
+
+def owner_id(state: ProducerState) -> str | None:
+    """Return the query that a partition belongs to, if it belongs to one."""
     return state.owner.id if state.owner is not None else None
 
 

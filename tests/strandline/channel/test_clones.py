@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from strandline.channel import CapabilityError, Channel, CommitStatement, ProducerError, Statement, StatementError
+from strandline.channel import CapabilityError, Channel, CommitStatement, FileWriter, ProducerError, Statement, StatementError
 from strandline.channel.statements.statement import REGISTRAR
+from strandline.report import verify
 from strandline.time.antichain import Antichain
 from strandline.time.domain import int64, product
 
@@ -45,6 +46,32 @@ def test_nothing_is_given_beyond_what_was_held(create: Create) -> None:
     with pytest.raises(CapabilityError):  # it holds something itself: that alone counts
         channel.append([], statements={"a": at(4), "b": at()}, owner="q", donors={"a"})
     assert channel.frontier == at(5)
+
+
+def test_one_that_is_its_own_donor_may_have_rows_where_the_registrar_is(create: Create, make: Any) -> None:
+    channel = create(sealed=False)
+    channel.append([], statements={"a": at(), "b": at(40)}, owner="q")
+    channel.append([], statements={"c": at(5)}, owner="other")
+    channel.delay_registrar(30)
+
+    def bring(time: int, *donors: str) -> int | None:
+        with FileWriter(channel.path, channel.schema, "time", int64) as writer:
+            writer.write(make.rows([time]))
+            files, times = writer.finish()
+            return channel.append(files, times=times, statements={"a": at()}, owner="q", donors=donors)
+
+    for time, donors in ((35, ()), (29, ("a",)), (5, ("a", "c"))):  # c is not in the commit, so it gives nothing
+        with pytest.raises(CapabilityError, match="STRANDLINE_TIME_NOT_HELD"):
+            bring(time, *donors)
+    assert bring(30, "a") is not None
+    assert Channel.open(channel.path).producers["a"].holds == at()
+    assert verify(channel.path).sound
+
+
+def test_an_append_of_its_own_donor_without_news_is_none(create: Create) -> None:
+    channel = create(sealed=False)
+    channel.append([], statements={"a": at(), "b": at(40)}, owner="q")
+    assert channel.append([], statements={"a": at()}, owner="q", donors={"a"}) is None
 
 
 def test_a_new_producer_is_given_clones_even_where_the_channel_is_sealed(create: Create) -> None:

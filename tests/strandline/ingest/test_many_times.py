@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+
 from ingest_bench import Bench
 from strandline.channel.statements.commit_statement import MAX_MESSAGE_TIMES
+from strandline.channel.statements.message_times import MAX_EXACT, TimeCounts
 from strandline.ingest import bounded
 from strandline.report import verify
+from strandline.time.domain import int64
 
 
 def test_a_task_sends_no_more_times_to_the_driver_than_a_commit_states(tmp_path: Path) -> None:
@@ -23,3 +28,19 @@ def test_a_task_sends_no_more_times_to_the_driver_than_a_commit_states(tmp_path:
     assert bench.rows() == sorted(rows)
     assert bench.frontier() == [5 * MAX_MESSAGE_TIMES - 7]
     assert verify(bench.settings.path).sound
+
+
+def test_a_long_task_counts_repeated_times_exactly_and_returns_few_spans() -> None:
+    """It looks at what it has counted many times before the end: neither the spans nor their width may grow with the rows."""
+    few, many = (TimeCounts(int64, most_exact=MAX_MESSAGE_TIMES) for _ in range(2))
+    rows = np.random.default_rng(1).integers(0, 3000, 1_000_000)
+    for part in np.split(rows, 20):
+        few.add(pa.array(part))
+        many.add(pa.array(part * MAX_EXACT + np.arange(len(part))))
+    times, spans = few.result()
+    assert not times
+    assert (len(spans), sum(span.rows for span in spans)) == (1000, len(rows))
+    assert max(span.high - span.low for span in spans) == 2
+    times, spans = many.result()
+    assert not times
+    assert (len(spans) <= MAX_MESSAGE_TIMES, sum(span.rows for span in spans)) == (True, len(rows))

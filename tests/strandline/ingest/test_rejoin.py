@@ -68,6 +68,22 @@ def test_a_running_batch_with_its_rows_is_planned_again(tmp_path: Path) -> None:
     assert bench.holds()["b"] == [7], "what the others held when it rejoined"
 
 
+@pytest.mark.parametrize("policy", [ordered(), idle(ordered(), "1 hour")])
+def test_the_registrar_moves_while_a_batch_of_one_that_rejoins_alone_runs(tmp_path: Path, policy: Any) -> None:
+    bench, other = Bench(tmp_path, policy), Bench(tmp_path, bounded(0), query="other")
+    other.run((2, "x", 1), to_end=True)
+    bench.run((9, "a", 1), to_end=True, read_ms=1)
+    rejoin_partitions(bench.settings.path, ["a"])
+    reports = bench.take([(4, "a", 2), (12, "a", 2)])
+    other.run((8, "x", 1), to_end=True)
+    with pytest.raises(IngestError, match="STRANDLINE_INGEST_OVERTAKEN.*'a'"):
+        bench.commit(reports, to_end=True, read_ms=2)
+    bench.restart()
+    bench.run((4, "a", 3), (12, "a", 3), to_end=True, read_ms=2)
+    assert bench.late() == [(4, "a", 3)]
+    assert (12, "a", 3) in bench.rows()
+
+
 def test_two_calls_are_one(tmp_path: Path) -> None:
     bench = ran_ahead(tmp_path)
     assert rejoin_partitions(bench.settings.path, ["b"]) == rejoin_partitions(bench.settings.path, ["b"])

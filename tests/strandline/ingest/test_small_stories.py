@@ -125,3 +125,23 @@ def test_one_that_rejoins_alone_cannot_join_what_is_sealed_before(tmp_path: Path
     world.run("q0", [Row(9, "a", 2)])
     assert [late.row.number for late in world.spec.late] == [2]
     world.judge.check()
+
+
+@pytest.mark.parametrize("then", ["drop", "seal", "go on"])
+def test_a_silent_partition_keeps_its_place_when_the_last_other_one_rejoins(tmp_path: Path, faults: Faults, then: str) -> None:
+    world = World(tmp_path, faults)
+    world.start("q0", Rules(("idle", ("ordered",), 10_000), ("a", "b")))
+    world.start("q1", Rules(("ordered",), ("x", "*")))
+    world.run("q1", [Row(3, "x", 1)])
+    world.run("q0", [Row(3, "b", 2), Row(500, "a", 2)])
+    for time in (501, 502):
+        world.run("q0", [Row(time, "a", 3)], wait=6_000)
+    world.rejoin("a")
+    if then == "drop":
+        world.drop("a")
+    elif then == "seal":
+        world.seal()
+    world.run("q1", [Row(20, "x", 4)])
+    world.run("q0", [Row(10, "b", 5)])
+    assert Row(10, "b", 5) in world.spec.in_time
+    world.judge.check()

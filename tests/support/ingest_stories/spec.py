@@ -3,8 +3,9 @@
 Each ingest has partitions of its own. A partition has *promised* that its later rows are in advance of certain times. Its
 ingest *waits* for it, or, once it was silent for long, does not. What an ingest holds open is what the waited ones have
 promised; when it waits for nobody, the greatest promise that any of its partitions made, and never less than it held open
-before. Where the last one that holds anything rejoins, the ingest holds nothing open until its next batch. The channel's frontier
-is the least of what the ingests, the other producers and the registrar hold.
+before. Where the last one that holds anything rejoins, it is the greatest promise of the silent ones that are left; where none is
+left, the ingest holds nothing open until its next batch. The channel's frontier is the least of what the ingests, the other
+producers and the registrar hold.
 """
 
 from __future__ import annotations
@@ -432,19 +433,26 @@ class Spec:
         """An operator gives a partition up for good."""
         partition = self.partitions[name]
         partition.promised, partition.soon, partition.waited, partition.dropped = frozenset(), None, True, True
+        self._left_to_silent_ones(name)
 
     def rejoin(self, name: str, *, was_holding: bool) -> None:
         """An operator lets a partition join again, with the next batch: where its ingest's others are then, or as a new one.
 
-        ``was_holding``: it held something. Which of the silent ones holds for all of them is the product's choice. Where that one
-        rejoins, its ingest holds nothing open until its next batch.
+        ``was_holding``: it held something. Which of the silent ones holds for all of them is the product's choice.
         """
         partition = self.partitions[name]
         partition.promised, partition.soon, partition.came = frozenset([self.minimum]), None, None
         partition.waited, partition.dropped, partition.rejoins = False, False, True
-        owner = partition.owner
-        if was_holding and not any(p.waited and p.promised for p in self.partitions.values() if p.owner == owner):
-            self.open[owner] = frozenset()
+        if was_holding and not any(p.waited and p.promised for p in self.partitions.values() if p.owner == partition.owner):
+            self.open[partition.owner] = frozenset()
+        self._left_to_silent_ones(name)
+
+    def _left_to_silent_ones(self, name: str) -> None:
+        """Where a partition gave up the last that its ingest held open, silent ones hold their promises, as from now on."""
+        owner = self.partitions[name].owner
+        others = [p for other, p in self.partitions.items() if p.owner == owner and p.promised and other != name]
+        if others and not self.open.get(owner) and not any(p.waited for p in others):
+            self.open[owner] = self.registrar
 
     @property
     def to_readmit(self) -> list[Late]:

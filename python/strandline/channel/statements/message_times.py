@@ -35,7 +35,7 @@ class TimeCounts:
     Args:
         domain: The domain of the times.
         field: The name of the time column, for errors.
-        most_exact: How many distinct times are counted exactly.
+        most_exact: How many distinct times the result may name exactly.
 
     >>> from strandline.time.domain import int64
     >>> counts = TimeCounts(int64)
@@ -102,7 +102,7 @@ class TimeCounts:
 
     def result(self) -> tuple[list[tuple[Time, int]], list[Span]]:
         """Return the times that were counted exactly, in ``sort_key`` order, and the spans."""
-        self._merge()
+        self._merge(self._most_exact)
         exact: list[tuple[Any, ...]] = []
         if (part := self._merged) is not None:
             times = times_from_leaves([part.column(name).to_pylist() for name in self._names], self._domain)
@@ -110,9 +110,25 @@ class TimeCounts:
         key = self._domain.sort_key
         exact.sort(key=lambda entry: key(entry[0]))
         self.hashes = [entry[2] for entry in exact] if _HASHES in self._added else []
-        return [(time, rows) for time, rows, *_ in exact], list(self._spans)
+        return [(time, rows) for time, rows, *_ in exact], self._few_spans()
 
-    def _merge(self) -> None:
+    def _few_spans(self) -> list[Span]:
+        """Return the spans, of which the counting may have made many. Then neighbours are one, if the order is total.
+
+        Elsewhere the low end of two may be no row's own time.
+        """
+        spans, domain = self._spans, self._domain
+        if len(spans) <= MAX_MESSAGE_TIMES or not domain.is_total:
+            return list(spans)
+        spans = sorted(spans, key=lambda span: domain.sort_key(span.low))
+        width = -(-len(spans) // MAX_MESSAGE_TIMES)
+        groups = [spans[at : at + width] for at in range(0, len(spans), width)]
+        return [
+            Span(group[0].low, max((span.high for span in group), key=domain.sort_key), sum(span.rows for span in group))
+            for group in groups
+        ]
+
+    def _merge(self, most_exact: int = MAX_EXACT) -> None:
         if self._parts:
             names = [*self._names, *self._added]
             added = pa.table([np.concatenate(columns) for columns in zip(*self._parts, strict=True)], names=names)
@@ -122,7 +138,7 @@ class TimeCounts:
             # In one step: after an interrupt in between, the rows would count twice.
             self._merged, self._parts = counted.select([*self._names, *sums]).rename_columns(names), []
         self._pending = 0 if self._merged is None else self._merged.num_rows
-        if self._merged is not None and self._pending > self._most_exact and (spans := self._as_spans(self._merged)) is not None:
+        if self._merged is not None and self._pending > most_exact and (spans := self._as_spans(self._merged)) is not None:
             self._spans, self._merged, self._pending = self._spans + spans, None, 0
 
     def _as_spans(self, counted: pa.Table) -> list[Span] | None:

@@ -62,7 +62,8 @@ class Append:
         seal: Whether the registrar gives up its capability.
         apart: Producers that ``follow`` does not consider.
         donors: Producers in ``holds`` and ``moves`` whose capabilities are cloned for others of them that are new or hold
-            nothing. The registrar's capabilities may be cloned too, also for a donor that holds nothing.
+            nothing. The registrar's capabilities may be cloned too. A donor that holds nothing, before and after, may have rows
+            where the registrar is.
         kept: Producers that stay with their own sessions.
         always: Whether to commit even without changes. The log then shows that the application has come.
         most_times: How many message times are stated one by one. More are stated as spans.
@@ -127,7 +128,8 @@ class _Planning:
         self._before: set[Time] = set()
         self._has_changes = False
         # What the donors and the registrar hold. Producers may be given clones of it.
-        self._given = self._progress.given(wanted.donors) if wanted.donors else None
+        stated = (*wanted.holds, *(() if wanted.moves is None else wanted.moves.names)) if wanted.donors else ()
+        self._given = self._progress.given(set(wanted.donors).intersection(stated)) if wanted.donors else None
 
     def plan(self, transactions: Iterable[tuple[str, int]]) -> Plan | Unchanged:
         wanted = self._wanted
@@ -188,9 +190,10 @@ class _Planning:
                 seq, held, other, was = known
                 if name not in kept and other is not session and other is not None:
                     admission.refuse_live(self._snapshot.table.path, name, known, session, self._wanted.take_over)
-                # One that is its own donor may have joined and completed with this commit's rows.
-                if given is not None and not held and (holds or name in donors):
+                if given is not None and not held and holds:
                     held, known = given, None
+                elif not held and name in donors:  # it joined where the registrar is, and this commit's rows complete it
+                    self._before.update(self._progress.registrar)
             now, then = tuple(holds), tuple(held)
             self._before.update(then)
             if now != then and not held.dominates(holds):

@@ -79,7 +79,7 @@ class FileWriter:
         folder: The folder of the files, below the table.
         digests: Whether :attr:`digest` is made of the rows. This needs their times.
         rounding: Whether the digest has floating-point numbers up to rounding, and lists in any order.
-        most_times: How many distinct times are counted exactly, before neighbours are counted together.
+        most_times: How many distinct times :meth:`finish` may name exactly.
     """
 
     def __init__(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from strandline.channel import ProducerState
 from strandline.ingest.decide import decision_columns
 from strandline.ingest.decide.given import Changes, Given
 from strandline.ingest.decide.steps.promise import nothing, to_come
@@ -11,7 +12,7 @@ from strandline.ingest.state.partition_state import IdleState, PartitionState
 from strandline.time.antichain import Antichain, join_antichains
 from strandline.time.domain import Time, TimeDomain
 
-__all__ = ["fall_silent", "stand_in"]
+__all__ = ["fall_silent", "silent_stand_in", "stand_in"]
 
 
 def fall_silent(given: Given, changes: Changes) -> Changes:
@@ -156,3 +157,21 @@ def stand_in(
             furthest = list(join_antichains(domain, furthest, list(times)))
     chosen = max(candidates or promised, key=lambda name: ([domain.sort_key(time) for time in promised[name]], name))
     return chosen, join_antichains(domain, held, furthest)
+
+
+def silent_stand_in(domain: TimeDomain, partitions: Mapping[str, ProducerState], held: Antichain) -> dict[str, Antichain]:
+    """Return which of an ingest's silent partitions holds the frontier for all of them, and at which times.
+
+    It is empty if none of them has anything more to deliver.
+
+    Args:
+        domain: The domain of the times.
+        partitions: The partitions that are left. None of them holds anything.
+        held: What the ingest held together before.
+    """
+    idle = {name: PartitionState.of(name, known.state).idle for name, known in partitions.items()}
+    promised = {name: each.promised(domain) for name, each in idle.items() if each is not None and each.was}
+    if not promised or not held:
+        return {}
+    chosen, stays = stand_in(domain, promised, held)
+    return {chosen: stays}
