@@ -145,3 +145,15 @@ def test_a_silent_partition_keeps_its_place_when_the_last_other_one_rejoins(tmp_
     world.run("q0", [Row(10, "b", 5)])
     assert Row(10, "b", 5) in world.spec.in_time
     world.judge.check()
+
+
+def test_one_that_rejoined_and_was_dropped_rejoins_again(tmp_path: Path, faults: Faults) -> None:
+    world = World(tmp_path, faults)
+    world.start("q0", Rules(("ordered",), ("a", "b")))
+    world.run("q0", [Row(5, "a", 1), Row(500, "b", 2)])
+    world.rejoin("b")
+    world.drop("b")
+    world.rejoin("b")
+    world.run("q0", [Row(6, "b", 3)])
+    assert Row(6, "b", 3) in world.spec.in_time
+    world.judge.check()

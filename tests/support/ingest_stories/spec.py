@@ -433,6 +433,7 @@ class Spec:
         """An operator gives a partition up for good."""
         partition = self.partitions[name]
         partition.promised, partition.soon, partition.waited, partition.dropped = frozenset(), None, True, True
+        partition.rejoins = False
         self._left_to_silent_ones(name)
 
     def rejoin(self, name: str, *, was_holding: bool) -> None:
