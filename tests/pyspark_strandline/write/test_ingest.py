@@ -389,6 +389,15 @@ def test_the_page_about_ingest_runs_as_it_stands(spark: Any) -> None:
     assert printed.getvalue() == said
 
 
+def test_rows_go_to_python_in_our_own_batches(spark: Any, tmp_path: Path, feed: Feed) -> None:
+    feed.add([(5, "a", 0)])
+    writer = ingest(feed.stream(spark), str(tmp_path / "c"), time="t", partition="p", policy=ordered())
+    query = finish(writer, tmp_path / "cp")
+    write = query._jsq.streamingQuery().lastExecution().executedPlan().batchWrite()
+    assert write.getClass().getSimpleName() == "SinkWrite"
+    assert holds(tmp_path / "c") == {"a": [5]}
+
+
 PROGRAM = """
 import os, sys
 os.environ["PYSPARK_PYTHON"] = sys.executable
