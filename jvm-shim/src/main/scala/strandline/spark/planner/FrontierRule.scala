@@ -162,7 +162,7 @@ object FrontierRule {
   private def writing(query: StreamExecution, plan: SparkPlan): SparkPlan = plan match {
     case write: WriteToDataSourceV2Exec if FrontierSource.isOurs(query.sink) =>
       write.batchWrite match {
-        case batch: MicroBatchWrite => write.copy(batchWrite = new SinkWrite(batch))
+        case batch: MicroBatchWrite => write.copy(batchWrite = new SinkWrite(batch, KeptWriters.of(query, _)))
         case _ => write
       }
     case other => other

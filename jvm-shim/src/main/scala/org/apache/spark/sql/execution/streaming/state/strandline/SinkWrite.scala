@@ -23,16 +23,23 @@ import org.apache.spark.sql.execution.streaming.sources.MicroBatchWrite
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types._
 
-/** Writes a batch to a sink in Python as Spark does, with the same Arrow batches, but fills them by [[SizedBatches]]. */
-final class SinkWrite(write: MicroBatchWrite) extends MicroBatchWrite(0, write.writeSupport) {
+/**
+ * Writes a batch to a sink in Python as Spark does, with the same Arrow batches, but fills them by [[SizedBatches]].
+ *
+ * @param kept Returns the query's factory of writers, which it may have kept from an earlier batch instead of making it.
+ */
+final class SinkWrite(write: MicroBatchWrite, kept: (=> DataWriterFactory) => DataWriterFactory)
+    extends MicroBatchWrite(0, write.writeSupport) {
   override def toString: String = write.toString
   override def commit(messages: Array[WriterCommitMessage]): Unit = write.commit(messages)
   override def abort(messages: Array[WriterCommitMessage]): Unit = write.abort(messages)
 
   override def createBatchWriterFactory(info: PhysicalWriteInfo): DataWriterFactory =
-    writeSupport.createStreamingWriterFactory(info) match {
-      case python: PythonBatchWriterFactory => new SinkWriterFactory(python)
-      case other => throw new IllegalStateException(s"${other.getClass} does not write in Python")
+    kept {
+      writeSupport.createStreamingWriterFactory(info) match {
+        case python: PythonBatchWriterFactory => new SinkWriterFactory(python)
+        case other => throw new IllegalStateException(s"${other.getClass} does not write in Python")
+      }
     }
 }
 
