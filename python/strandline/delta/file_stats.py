@@ -10,6 +10,7 @@ import decimal
 import json
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ import pyarrow.parquet as pq
 
 from strandline.delta.data_file import DataFile
 
-__all__ = ["ABSENT", "Bounds", "check_stats", "delta_stats", "has_all_bounds", "stats_of", "stats_texts"]
+__all__ = ["ABSENT", "Bounds", "check_stats", "delta_stats", "stats_of", "stats_text", "stats_texts"]
 
 _INDEXED_LEAVES = 32
 """Delta's own default: statistics of the first 32 leaf columns."""
@@ -32,15 +33,49 @@ Bounds: TypeAlias = tuple[Any, Any, Any]
 """The least value, the greatest value and the null count of a column, each perhaps :data:`ABSENT`."""
 
 
-def delta_stats(metadata: pq.FileMetaData, schema: pa.Schema) -> dict[str, Any]:
+def stats_text(metadata: pq.FileMetaData, schema: pa.Schema, opened: Callable[[], AbstractContextManager[Any]]) -> str:
+    """Return the text of :func:`delta_stats`, as a commit has it."""
+    # Not escaped, here and in the log: deltalake reads a pair of surrogate escapes beyond U+1FFFF as another character.
+    return json.dumps(delta_stats(metadata, schema, opened), separators=(",", ":"), ensure_ascii=False)
+
+
+def delta_stats(
+    metadata: pq.FileMetaData, schema: pa.Schema, opened: Callable[[], AbstractContextManager[Any]]
+) -> dict[str, Any]:
     """Return the ``stats`` object of an ``add`` action.
 
     It has the number of rows, and for each leaf column the least value, the greatest value and the null count. Structs are
     nested, as in Delta. A bound is left out if Parquet has none, or if JSON cannot represent it exactly. But text always has
-    bounds: Parquet keeps none of more than 4 KB, and then they are the widest. Timestamps are widened to whole milliseconds, as
-    readers assume.
+    bounds, because deltalake's filters find nothing in a file without an upper bound. Parquet keeps none of more than 4 KB; then
+    the column is read. Timestamps are widened to whole milliseconds, as readers assume.
+
+    Args:
+        metadata: The file's footer.
+        schema: Its columns.
+        opened: Opens the file.
     """
-    return stats_of(metadata.num_rows, schema, lambda column: _bounds(metadata, column))
+
+    def bounds_of(column: int) -> Bounds:
+        low, high, nulls = _bounds(metadata, column)
+        said = metadata.schema.column(column)
+        if low is ABSENT and nulls is not ABSENT and nulls < metadata.num_rows and said.logical_type.type == "STRING":
+            with opened() as source:
+                low, high = _text_bounds(source, said.path)
+        return low, high, nulls
+
+    return stats_of(metadata.num_rows, schema, bounds_of)
+
+
+def _text_bounds(source: Any, path: str) -> tuple[Any, Any]:
+    """Read a column of text, some rows at a time, and return its least and its greatest value."""
+    bounds: list[Any] = []
+    for batch in pq.ParquetFile(source).iter_batches(columns=[path]):
+        rows = pa.Table.from_batches([batch])
+        while pa.types.is_struct(rows.schema.field(0).type):
+            rows = rows.flatten()
+        known = pc.min_max(rows.column(0)).as_py()
+        bounds += [value for value in known.values() if value is not None]
+    return (min(bounds), max(bounds)) if bounds else (ABSENT, ABSENT)
 
 
 def stats_of(rows: int, schema: pa.Schema, bounds_of: Callable[[int], Bounds]) -> dict[str, Any]:
@@ -52,10 +87,6 @@ def stats_of(rows: int, schema: pa.Schema, bounds_of: Callable[[int], Bounds]) -
         if pa.types.is_null(kind):
             continue  # a column of type void: Parquet counts nothing of it
         low, high, nulls = bounds_of(column)
-        is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-        if is_text and low is ABSENT and nulls is not ABSENT and nulls < rows:
-            # deltalake's filters find nothing in a file without an upper bound.
-            low, high = "", _GREATEST * (_MAX_STRING + 1)
         for bounds, value in (
             ("minValues", _json(low, kind, up=False)),
             ("maxValues", _json(high, kind, up=True)),
@@ -107,16 +138,6 @@ def _bounds(metadata: pq.FileMetaData, column: int) -> Bounds:
     if not lows or not bounded:
         return ABSENT, ABSENT, nulls
     return min(lows), max(highs), nulls
-
-
-def has_all_bounds(metadata: pq.FileMetaData, column: int) -> bool:
-    """Return whether Parquet has bounds of a column, by its number among all columns, in every row group with values."""
-    for group in range(metadata.num_row_groups):
-        chunk = metadata.row_group(group).column(column)
-        stats = chunk.statistics
-        if stats is None or not (stats.has_min_max or (stats.has_null_count and stats.null_count == chunk.num_values)):
-            return False
-    return True
 
 
 def _json(value: Any, kind: pa.DataType, *, up: bool) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import compress
@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from strandline.channel import Channel, DataFile, ProducerState, WriterSession
+from strandline.channel import Channel, DataFile, ProducerState, Progress, WriterSession
 from strandline.channel.commit.outcome import Outcome, Replay
 from strandline.channel.statements.statement import REGISTRAR
 from strandline.channel.write.append import Append
@@ -41,6 +41,7 @@ from strandline.ingest.task.observations import Observations
 from strandline.ingest.task.row_digest import RowDigest
 from strandline.ingest.task.rows_before import rows_in_channel
 from strandline.ingest.task.task_report import TaskReport
+from strandline.time.antichain import Antichain
 from strandline.time.domain import Time
 
 __all__ = ["Ingest"]
@@ -343,25 +344,36 @@ class Ingest:
                     moved = [next(iter(seen)) for state in stated if state and state.owner and state.owner.id in owner_ids][:1]
                 if moved:
                     raise errors.ingest_overtaken(at, self.settings.path, moved[0])
-        if joining_moved:
-            self._check_joining(channel, batch)
+        if joining_moved and start is not None:
+            self._check_joining(channel, batch, max(start, 0))
 
-    def _check_joining(self, channel: Channel, batch: Batch) -> None:
-        """Raise unless the rows of partitions that join are in advance of where they join now: the registrar has moved.
+    def _check_joining(self, channel: Channel, batch: Batch, start: int) -> None:
+        """Raise unless partitions join where they would have joined at the start, or their rows are in advance of where they do.
 
-        In a partial order, all rows may be in advance of its times without all being in advance of one of them. Then this refuses
-        too much, but only once, because the next attempt begins where partitions join now.
+        In a partial order, all rows may be in advance of several times without all being in advance of one of them. Then this
+        refuses too much. The next attempt begins where partitions join then.
         """
-        seen, progress, registrar = batch.seen, channel.progress, channel.registrar
+        seen, joins = batch.seen, self._joins(channel.progress, batch.seen)
+        least = {name: seen[name].least for name in joins}
+        behind = [
+            name
+            for name, time in least.items()
+            if time is not None and not joins[name].less_equal(self.settings.to_channel_time(time))
+        ]
+        before = self._joins(channel.progress_at(start), seen) if behind else {}
+        moved = next((name for name in behind if joins[name] != before.get(name)), None)
+        if moved is not None:
+            raise errors.ingest_overtaken(channel.version, self.settings.path, moved)
+
+    def _joins(self, progress: Progress, seen: Collection[str]) -> dict[str, Antichain]:
+        """Return where those of these partitions join that are new, or hold nothing and are to go on."""
+        registrar = progress.registrar
         joins = dict.fromkeys(progress.unknown(seen) if registrar else (), registrar)
         again = [name for name, _ in progress.remembering("idle") if name in seen and not progress.producers[name].holds]
         if again:
             states = PartitionStates.of(progress, self.settings)
             joins |= {name: states.held(name) for name in again}
-        for name, holds in joins.items():
-            least = seen[name].least
-            if least is not None and not holds.less_equal(self.settings.to_channel_time(least)):
-                raise errors.ingest_overtaken(channel.version, self.settings.path, name)
+        return joins
 
     def _publish(
         self, channel: Channel, query: str | None = None, written: Mapping[str, DataFile] = MappingProxyType({})

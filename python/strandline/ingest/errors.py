@@ -262,6 +262,15 @@ def partition_unknown_in_ingest(name: str, partitions: Iterable[str]) -> IngestE
     )
 
 
+def partition_unknown_owner(path: str, name: str) -> IngestError:
+    return IngestError(
+        "STRANDLINE_PARTITION_UNKNOWN",
+        f"No ingest has written {name!r} of {path} yet: it is a producer that the channel was made with, or one of a program or "
+        "another query.",
+        "Only partitions of ingests can rejoin. Start the ingest first, and deliver rows of the partition.",
+    )
+
+
 def partition_unknown_pattern(name: str) -> IngestError:
     return IngestError(
         "STRANDLINE_PARTITION_UNKNOWN",

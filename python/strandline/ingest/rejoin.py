@@ -11,7 +11,7 @@ from strandline.channel.write.append import Append
 from strandline.ingest import errors
 from strandline.ingest.decide.steps.silence import silent_stand_in
 from strandline.ingest.state.partition_state import IdleState, PartitionState
-from strandline.ingest.state.registrar_state import own_names
+from strandline.ingest.state.registrar_state import RegistrarState, own_names
 from strandline.json_value import JsonObject
 from strandline.time.antichain import Antichain
 
@@ -41,7 +41,7 @@ def rejoin_partitions(path: str, names: Iterable[str], storage: Mapping[str, str
         The channel's version after the call.
 
     Raises:
-        IngestError: ``STRANDLINE_PARTITION_UNKNOWN`` for a name that is not a partition of the channel,
+        IngestError: ``STRANDLINE_PARTITION_UNKNOWN`` for a name that is not a partition of an ingest of the channel,
             ``STRANDLINE_PARTITION_NOT_AHEAD`` for one that is not ahead of the others, ``STRANDLINE_REJOIN_IMPOSSIBLE`` if no
             other partition holds an earlier time.
 
@@ -53,10 +53,12 @@ def rejoin_partitions(path: str, names: Iterable[str], storage: Mapping[str, str
 
     def decide() -> Append:
         progress = channel.progress
-        partitions = progress.producers_but(*own_names(progress))
+        partitions, ingests = progress.producers_but(*own_names(progress)), RegistrarState.of(progress).entries
         for name in wanted:
             if name not in partitions:
                 raise errors.partition_unknown(path, name, partitions)
+            if owner_id(partitions[name]) not in ingests:
+                raise errors.partition_unknown_owner(path, name)
         standing = _standing_in(progress, partitions, wanted)
         states: JsonObject = {}
         for name, joins in _joins_at(progress, partitions, wanted, standing).items():

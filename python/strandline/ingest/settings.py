@@ -198,7 +198,7 @@ class Settings:
             pa.field("_batch", pa.int64()),
             pa.field("_query", pa.string()),
         ]
-        return pa.schema([*self.schema, *more])
+        return pa.schema([*map(nullable_field, self.schema), *more])
 
 
 def _check_columns(schema: pa.Schema, time: str, partition: Sequence[str], policy: Policy) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from pyspark.errors import StreamingQueryException
@@ -323,6 +324,20 @@ def test_whether_a_source_is_read_to_its_end_is_seen(spark: Any, tmp_path: Path,
         rate.groupBy("value").applyInPandas(lambda rows: rows, "timestamp timestamp, value long"),
     ):
         assert not _reads_to_end(keeps)
+
+
+def test_elements_that_cannot_be_null_in_one_batch_may_be_in_the_next(spark: Any, tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    schema = "t long, p string, tags"
+    never = spark.readStream.schema(f"{schema} string").parquet(str(tmp_path / "a"))
+    at_times = spark.readStream.schema(f"{schema} array<string>").parquet(str(tmp_path / "b"))
+    both = never.select("t", "p", F.split("tags", ",").alias("tags")).union(at_times)
+    for name, times, tags in (("a", [1], ["u,v"]), ("b", [0, 2], [[None], ["w", None]])):
+        pq.write_table(pa.table({"t": times, "p": ["k"] * len(times), "tags": tags}), tmp_path / name / "rows.parquet")
+        finish(ingest(both, str(tmp_path / "out"), time="t", partition="p", policy=ordered()), tmp_path / "checkpoint")
+    assert Channel.open(tmp_path / "out").read().column("tags").to_pylist() == [["u", "v"], ["w", None]]
+    assert late(tmp_path / "out_late", "t", "tags") == [(0, [None])]
 
 
 def test_a_limited_source_is_not_taken_for_silent(spark: Any, tmp_path: Path, feed: Feed) -> None:

@@ -10,7 +10,7 @@ import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import functions as F
 
-from helpers import contents, make_channel, run, say, stream
+from helpers import contents, make_channel, run, say, settle, stream
 from pyspark_strandline import domain_metadata, truncate
 from strandline.channel import Channel, Log
 from strandline.time.domain import int64, timestamp
@@ -178,6 +178,43 @@ def test_fields_of_structs_that_cannot_be_null_are_written(spark: Any, tmp_path:
 
 
 @pytest.mark.drawn
+def test_what_may_be_null_may_differ_from_batch_to_batch(spark: Any, tmp_path: Path) -> None:
+    """Spark plans a union without a side that has no rows. So its elements cannot be null in one batch, and are in the next."""
+    sides = {name: make_channel(tmp_path / name, producers=("p",)) for name in ("never", "at times")}
+    value = F.when(F.col("n") % 2 == 1, F.col("n"))
+
+    def columns(name: str, element: Any) -> Any:
+        nested = {
+            "list": F.array(element),
+            "map": F.create_map(F.lit("k"), element),
+            "deep": F.array(F.struct(F.create_map(element, F.array(element)).alias("m")))
+            if name == "never"
+            else F.array(F.struct(F.create_map(F.lit(1).cast("long"), F.array(element)).alias("m"))),
+        }
+        made = [each.alias(column) for column, each in nested.items()]
+        return stream(spark, tmp_path / name).select("time", "n", element.alias("top"), *made)
+
+    both = columns("never", F.coalesce(value, F.lit(-1).cast("long"))).union(columns("at times", value))
+    query = (
+        both.writeStream.format("strandline")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .start(str(tmp_path / "out"))
+    )
+    try:
+        for at, names in enumerate((["never"], ["at times"], ["never", "at times"], ["at times"], ["never"])):
+            for name in names:
+                say(sides[name], "p", (at, 2 * at), (at, 2 * at + 1), then=[at + 1])
+            settle(query)
+    finally:
+        query.stop()
+    told = [(row["n"], row["top"], row["list"], row["map"]) for row in Channel.open(tmp_path / "out").read().to_pylist()]
+    numbers = [number for at in (0, 2, 4) for number in (2 * at, 2 * at + 1)]
+    wanted = [(n, n if n % 2 else -1, [n if n % 2 else -1], [("k", n if n % 2 else -1)]) for n in numbers]
+    numbers = [number for at in (1, 2, 3) for number in (2 * at, 2 * at + 1)]
+    wanted += [(n, n if n % 2 else None, [n if n % 2 else None], [("k", n if n % 2 else None)]) for n in numbers]
+    assert sorted(told, key=repr) == sorted(wanted, key=repr)
+
+
 def test_a_second_query_is_told_that_the_channel_has_its_producer(spark: Any, tmp_path: Path) -> None:
     channel = make_channel(tmp_path / "in", producers=("a",))
     say(channel, "a", (1, 1), then=[2])

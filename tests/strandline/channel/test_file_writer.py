@@ -140,7 +140,12 @@ def test_statistics_hold_for_every_row(data: st.DataObject) -> None:
     table = pa.table(values, schema=schema)
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, row_group_size=2)
-    stats = json.loads(json.dumps(delta_stats(pq.read_metadata(pa.BufferReader(sink.getvalue())), schema), allow_nan=False))
+    stats = json.loads(
+        json.dumps(
+            delta_stats(pq.read_metadata(pa.BufferReader(sink.getvalue())), schema, lambda: pa.BufferReader(sink.getvalue())),
+            allow_nan=False,
+        )
+    )
     assert stats["numRecords"] == count
     for name, column in values.items():
         kind, present = COLUMNS[name][0], [v for v in column if v is not None]
@@ -164,7 +169,7 @@ def test_only_the_first_32_leaves_have_statistics() -> None:
     schema = pa.schema([(f"c{i}", pa.int64()) for i in range(40)])
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table({f"c{i}": [i] for i in range(40)}), sink)
-    stats = delta_stats(pq.read_metadata(pa.BufferReader(sink.getvalue())), schema)
+    stats = delta_stats(pq.read_metadata(pa.BufferReader(sink.getvalue())), schema, lambda: pa.BufferReader(sink.getvalue()))
     assert list(stats["minValues"]) == [f"c{i}" for i in range(32)]
 
 

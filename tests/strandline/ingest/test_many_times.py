@@ -12,7 +12,7 @@ from strandline.channel.statements.commit_statement import MAX_MESSAGE_TIMES
 from strandline.channel.statements.message_times import MAX_EXACT, TimeCounts
 from strandline.ingest import bounded
 from strandline.report import verify
-from strandline.time.domain import int64
+from strandline.time.domain import int64, product
 
 
 def test_a_task_sends_no_more_times_to_the_driver_than_a_commit_states(tmp_path: Path) -> None:
@@ -44,3 +44,28 @@ def test_a_long_task_counts_repeated_times_exactly_and_returns_few_spans() -> No
     times, spans = many.result()
     assert not times
     assert (len(spans) <= MAX_MESSAGE_TIMES, sum(span.rows for span in spans)) == (True, len(rows))
+
+
+def test_a_long_task_returns_few_spans_of_chains_of_a_product() -> None:
+    """Channels with corrections have times of two coordinates: rows of one correction are a chain."""
+    rng = np.random.default_rng(2)
+    counts = TimeCounts(product(at="int64", correction="int64"), most_exact=MAX_MESSAGE_TIMES)
+    rows = [(rng.integers(0, 1 << 40, 60_000), np.full(60_000, part % 3)) for part in range(20)]
+    for at, correction in rows:
+        counts.add(pa.StructArray.from_arrays([pa.array(at), pa.array(correction)], ["at", "correction"]))
+    times, spans = counts.result()
+    assert not times
+    assert len(spans) <= MAX_MESSAGE_TIMES + 3
+    assert sum(span.rows for span in spans) == 1_200_000
+    actual = {pair for at, correction in rows for pair in zip(at.tolist(), correction.tolist(), strict=True)}
+    by_chain: dict[int, list[tuple[int, int]]] = {}
+    for span in spans:
+        assert {span.low, span.high} <= actual
+        assert span.low[1] == span.high[1]
+        by_chain.setdefault(span.low[1], []).append((span.low[0], span.high[0]))
+    for chain, bounds in by_chain.items():
+        lows, highs = (np.array(ends) for ends in zip(*sorted(bounds), strict=True))
+        at = np.array([time for time, correction in actual if correction == chain])
+        first = np.searchsorted(lows, at, side="right") - 1
+        assert (first >= 0).all()
+        assert (at <= np.maximum.accumulate(highs)[first]).all()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ingest_bench import Bench
 from pages import blocks, run_blocks
-from strandline.channel import WriterSession
+from strandline.channel import Channel, WriterSession
 from strandline.errors import IngestError
 from strandline.ingest import bounded, drop_partitions, idle, manifest, ordered, readmit, rejoin_partitions, status
 from strandline.report import verify
@@ -155,6 +155,21 @@ def test_the_ingest_keeps_it_and_another_one_takes_it_over(tmp_path: Path) -> No
     assert other.holds() == {"a": [8], "b": [7]}
     other.run((9, "b", 1))
     assert (9, "b", 1) in other.rows()
+
+
+def test_a_producer_of_no_ingest_cannot_rejoin(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, bounded(5))
+    channel = Channel.create(bench.settings.path, bench.settings.channel_schema, time="t", producers=["declared", "w"], at=0)
+    with channel.producer("w") as program:
+        program.delay([40])
+        program.commit()
+        drop_partitions(bench.settings.path, ["declared"])
+        for name in ("declared", "w"):
+            with pytest.raises(IngestError, match=f"STRANDLINE_PARTITION_UNKNOWN.*No ingest has written '{name}'"):
+                rejoin_partitions(bench.settings.path, name)
+        program.delay([41])
+        program.commit()
+    assert Channel.open(bench.settings.path).frontier.to_json() == [41]
 
 
 def test_a_manifest_counts_what_the_channel_has(tmp_path: Path) -> None:

@@ -105,6 +105,26 @@ def test_in_a_partial_order_as_well(tmp_path: Path) -> None:
     assert bench.frontier() == [(9, 9)]
 
 
+def test_an_idle_partition_goes_on_in_a_partial_order_while_another_ingest_commits(tmp_path: Path) -> None:
+    """Its rows are in advance of what the others hold, but not all of one time of it. The other ingest moves nothing of that."""
+    kind = pa.struct([("a", pa.int64()), ("b", pa.int64())])
+    schema = pa.schema([("t", kind), ("p", pa.string()), ("n", pa.int64())])
+
+    def at(a: int, b: int) -> dict[str, int]:
+        return {"a": a, "b": b}
+
+    bench = Bench(tmp_path, IDLE, schema, domain="product(a int64, b int64)", partitions=["x", "y", "z"])
+    other = Bench(tmp_path, ordered(), schema, "other", domain="product(a int64, b int64)", partitions=["w", "*"])
+    other.run((at(0, 0), "w", 0))
+    bench.run((at(1, 3), "x", 0), (at(3, 1), "y", 0), (at(0, 0), "z", 0), now=1, **RUN)
+    bench.run((at(1, 3), "x", 1), (at(3, 1), "y", 1), now=10_001, **RUN)
+    assert bench.holds()["z"] == []
+    reports = bench.take([(at(1, 5), "z", 2), (at(5, 1), "z", 2)])
+    other.run((at(0, 1), "w", 1))
+    assert bench.commit(reports, 10_002, **RUN) is not None
+    assert bench.late() == []
+
+
 def test_a_batch_whose_idle_partition_would_go_on_elsewhere_by_now_is_taken_in_again(tmp_path: Path) -> None:
     bench = Bench(tmp_path, IDLE)
     bench.run((5, "a", 0), (9, "c", 0), (3, "b", 1), now=1, **RUN)

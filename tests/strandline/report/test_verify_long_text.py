@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -32,6 +33,25 @@ def test_filters_find_rows_with_long_text_and_the_channel_is_sound(tmp_path: Pat
         for bound in ("x", "xx", "y"):
             found = table.to_pyarrow_table(filters=[(name, ">", bound)], columns=["time"])
             assert found.num_rows == sum(text is not None and text > bound for text in texts), (name, bound)
+    assert verify(tmp_path).sound
+
+
+def test_no_text_is_greater_than_its_bound(tmp_path: Path) -> None:
+    """Text that begins as a shortened bound ends."""
+    schema = pa.schema([time_field("time", int64), ("text", pa.string()), ("inner", TEXT)])
+    channel = Channel.create(tmp_path, schema, producers=["a"], at=0)
+    greatest = "\U0010ffff" * 5000
+    texts = [greatest, greatest + "a", "a", None]
+    with channel.producer("a") as producer:
+        rows = {"time": [1, 2, 3, 4], "text": texts, "inner": [{"text": text} for text in texts]}
+        producer.send(pa.table(rows, schema=schema))
+        producer.commit()
+    for text in texts[:3]:
+        assert DeltaTable(tmp_path).to_pyarrow_table(filters=[("text", "=", text)]).num_rows == 1
+    lines = [json.loads(line) for log in (tmp_path / "_delta_log").glob("*.json") for line in log.read_text().splitlines()]
+    (bounds,) = (json.loads(line["add"]["stats"]) for line in lines if "add" in line)
+    assert bounds["maxValues"]["text"] == bounds["maxValues"]["inner"]["text"] == greatest + "a"
+    assert bounds["minValues"]["inner"]["text"] == "a"
     assert verify(tmp_path).sound
 
 

@@ -200,7 +200,9 @@ class Stories(RuleBasedStateMachine):
         attempt = under_way[which % len(under_way)]
         try:
             self.world.commit(attempt)
-        except StrandlineError:
+        except StrandlineError as error:
+            if "changed what partition" in str(error):
+                self.world.check_overtaken(attempt)
             if aborts:
                 self.world.abort(attempt)
             self.world.restart(attempt.query)

@@ -200,6 +200,16 @@ class World:
             query.batch, query.waiting, query.under_way = attempt.batch + 1, None, None
         return version
 
+    def check_overtaken(self, attempt: Attempt) -> None:
+        """A batch was refused because somebody changed what its partitions may write: then somebody did."""
+        channel = Channel.open(self.channel)
+        was, now = (channel.progress_at(version) for version in (max(attempt.version, 0), channel.version))
+        names = {*now.producers, *was.producers}
+        own = {n for n in names for s in (was.get(n), now.get(n)) if s and s.owner and s.owner.id == attempt.query}
+        own |= {row.partition for row in attempt.rows if row.partition in names}
+        changed = was.registrar != now.registrar or any(was.get(name) != now.get(name) for name in own)
+        assert changed, f"batch {attempt.batch} of {attempt.query} was overtaken by nobody"
+
     def _no_commit(self, attempt: Attempt) -> None:
         """A batch ended without a commit: then nothing is new."""
         assert not attempt.rows, f"batch {attempt.batch} of {attempt.query} brought rows, and was not committed"

@@ -16,7 +16,7 @@ from strandline.channel.statements.commit_statement import MAX_MESSAGE_TIMES
 from strandline.channel.statements.statement import Span
 from strandline.time.antichain import Antichain
 from strandline.time.arrow import leaf_columns, time_column, times_from_leaves
-from strandline.time.domain import Product, Scalar, Time, TimeDomain
+from strandline.time.domain import Product, Scalar, Time, TimeDomain, leaf_values
 
 __all__ = ["MAX_EXACT", "TimeCounts", "is_plain_product", "message_times"]
 
@@ -113,20 +113,27 @@ class TimeCounts:
         return [(time, rows) for time, rows, *_ in exact], self._few_spans()
 
     def _few_spans(self) -> list[Span]:
-        """Return the spans, of which the counting may have made many. Then neighbours are one, if the order is total.
-
-        Elsewhere the low end of two may be no row's own time.
-        """
-        spans, domain = self._spans, self._domain
-        if len(spans) <= MAX_MESSAGE_TIMES or not domain.is_total:
+        """Return the spans, of which the counting may have made many. Then neighbours in a chain are one."""
+        spans, key = self._spans, self._domain.sort_key
+        if len(spans) <= MAX_MESSAGE_TIMES:
             return list(spans)
-        spans = sorted(spans, key=lambda span: domain.sort_key(span.low))
         width = -(-len(spans) // MAX_MESSAGE_TIMES)
-        groups = [spans[at : at + width] for at in range(0, len(spans), width)]
+        chains: dict[Any, list[Span]] = {}
+        for span in sorted(spans, key=lambda span: key(span.low)):
+            chains.setdefault(self._chain_of(span), []).append(span)
+        groups = [chain[at : at + width] for chain in chains.values() for at in range(0, len(chain), width)]
         return [
-            Span(group[0].low, max((span.high for span in group), key=domain.sort_key), sum(span.rows for span in group))
-            for group in groups
+            Span(group[0].low, max((span.high for span in group), key=key), sum(span.rows for span in group)) for group in groups
         ]
+
+    def _chain_of(self, span: Span) -> Any:
+        """Return what the spans have in common whose times are in one total order with those of a span, and with each other."""
+        if self._domain.is_total:
+            return None
+        low, high = tuple(leaf_values(span.low)), tuple(leaf_values(span.high))
+        along = [i for i, (a, b) in enumerate(zip(low, high, strict=True)) if a != b]
+        at = along[0] if along else len(low) - 1
+        return at, low[:at], low[at + 1 :]
 
     def _merge(self, most_exact: int = MAX_EXACT) -> None:
         if self._parts:

@@ -230,17 +230,30 @@ def _names(kind: pa.DataType) -> Iterator[str]:
 
 
 def nullable_field(column: pa.Field) -> pa.Field:
-    """Return a column as a channel has it: it may be null, and so may the fields of its structs.
+    """Return a column as a channel has it: everything in it may be null, but for the keys of maps.
 
-    Spark's native readers trust ``NOT NULL``, and silently give wrong rows if the data have nulls.
+    Spark's native readers trust ``NOT NULL``, and silently give wrong rows if the data have nulls. Spark's own columns say it in
+    one batch and not in the next: a union without rows of one side is planned without that side.
 
     >>> str(nullable_field(pa.field("s", pa.struct([pa.field("x", pa.int64(), nullable=False)]), nullable=False)))
     'pyarrow.Field<s: struct<x: int64>>'
+    >>> str(nullable_field(pa.field("l", pa.list_(pa.field("element", pa.int64(), nullable=False)))))
+    'pyarrow.Field<l: list<element: int64>>'
     """
-    kind = column.type
+    return pa.field(column.name, _nullable(column.type), nullable=True, metadata=column.metadata)
+
+
+def _nullable(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(kind):
-        kind = pa.struct([nullable_field(part) for part in kind])
-    return pa.field(column.name, kind, nullable=True, metadata=column.metadata)
+        return pa.struct([nullable_field(part) for part in kind])
+    if pa.types.is_map(kind):
+        key = kind.key_field.with_type(_nullable(kind.key_type))
+        return pa.map_(key, nullable_field(kind.item_field), keys_sorted=kind.keys_sorted)
+    if pa.types.is_large_list(kind):
+        return pa.large_list(nullable_field(kind.value_field))
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(nullable_field(kind.value_field), kind.list_size)
+    return pa.list_(nullable_field(kind.value_field)) if pa.types.is_list(kind) else kind
 
 
 def _refuse_twice(kind: pa.DataType) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import uuid
@@ -21,7 +20,7 @@ from strandline.channel.statements.message_times import MAX_EXACT, TimeCounts
 from strandline.channel.statements.statement import Span
 from strandline.delta.data_file import DataFile, schema_mark
 from strandline.delta.errors import process_forked_object
-from strandline.delta.file_stats import delta_stats
+from strandline.delta.file_stats import stats_text
 from strandline.delta.storage import open_store, storage_errors
 from strandline.delta.store_errors import native
 from strandline.errors import StorageError, TimeError
@@ -200,8 +199,7 @@ class FileWriter:
         if metadata is None:
             with self._store.open_input(path) as file:
                 metadata = pq.read_metadata(file)
-        # Not escaped, here and in the log: deltalake reads a pair of surrogate escapes beyond U+1FFFF as another character.
-        stats = json.dumps(delta_stats(metadata, self.schema), separators=(",", ":"), ensure_ascii=False)
+        stats = stats_text(metadata, self.schema, lambda: self._store.open_input(path))
         self._files.append(DataFile(path, size, metadata.num_rows, stats))
         self._parquet = self._sink = None
 

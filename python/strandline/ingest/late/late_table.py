@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from strandline.channel import Channel, DataFile
-from strandline.delta.file_stats import delta_stats
+from strandline.delta.file_stats import stats_text
 from strandline.delta.log import DeltaCommit, DeltaLog
 from strandline.delta.storage import Store, inside, location_of, open_store, storage_of
 from strandline.delta.store_errors import native
@@ -278,8 +278,9 @@ class LateTable:
             return file
         with self._table.log.store.open_input(file.path) as source:
             metadata = pq.read_metadata(source)
-            stats = delta_stats(metadata, metadata.schema.to_arrow_schema())  # columns of the table may have come later
-        return DataFile(file.path, file.size, file.rows, json.dumps(stats, separators=(",", ":"), ensure_ascii=False))
+        columns = metadata.schema.to_arrow_schema()  # some of the table may have come later
+        stats = stats_text(metadata, columns, lambda: self._table.log.store.open_input(file.path))
+        return DataFile(file.path, file.size, file.rows, stats)
 
 
 def with_all_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:

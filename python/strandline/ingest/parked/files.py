@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from strandline.channel import DataFile
-from strandline.delta.file_stats import delta_stats
+from strandline.delta.file_stats import stats_text
 from strandline.delta.storage import open_store
 from strandline.errors import IngestError, TimeError
 from strandline.ingest import errors
@@ -46,8 +46,9 @@ def with_stats(path: str, schema: pa.Schema, storage: Mapping[str, str] | None, 
                 raise errors.parked_file_missing(file.path, file.rows, path) from error
             if not same:
                 raise _differs(path, file, parcel, domain)
-            stats = delta_stats(metadata, metadata.schema.to_arrow_schema())  # columns of the channel may have come later
-            files.append(DataFile(file.path, file.size, file.rows, json.dumps(stats, separators=(",", ":"))))
+            columns = metadata.schema.to_arrow_schema()  # some of the channel may have come later
+            stats = stats_text(metadata, columns, partial(store.open_input, file.path))
+            files.append(DataFile(file.path, file.size, file.rows, stats))
     return files
 
 

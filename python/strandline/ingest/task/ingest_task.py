@@ -336,7 +336,7 @@ class IngestTask:
             pa.array(np.full(count, self._batch, dtype=np.int64)),
             pa.array([self._query] * count, pa.string()),
         ]
-        columns = [*rows.columns, *(value.cast(f.type) for value, f in zip(more, list(settings.late_schema)[-6:], strict=True))]
+        columns = [value.cast(field.type) for value, field in zip([*rows.columns, *more], settings.late_schema, strict=True)]
         self._late.write(pa.Table.from_arrays(columns, schema=settings.late_schema))
 
     def _refused(

@@ -9,12 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from strandline.channel import Channel
 from strandline.channel.statements.message_times import TimeCounts
 from strandline.delta.data_file import DataFile, schema_mark
-from strandline.delta.file_stats import ABSENT, Bounds, has_all_bounds, stats_of
+from strandline.delta.file_stats import stats_of
 from strandline.delta.read_file import open_parquet
 from strandline.delta.storage import Store
 from strandline.delta.store_errors import native
@@ -111,7 +110,7 @@ def check_file(
     if mark is not None:  # a file of Strandline: its name says which columns it has
         if schema_mark(found) != mark.group(1):
             violated(version, file.path, f"the columns {_columns(found)}", f"columns with the mark {mark.group(1)} of its name")
-        _check_statistics(version, file, rows, metadata, pa.schema([_field(channel.schema, field) for field in found]), stated)
+        _check_statistics(version, file, rows, pa.schema([_field(channel.schema, field) for field in found]), stated)
     columns_now = []
     for field in channel.schema:
         try:
@@ -131,24 +130,12 @@ def _field(schema: pa.Schema, field: pa.Field) -> pa.Field:
 
 
 def _check_statistics(
-    version: int | None,
-    file: DataFile,
-    rows: pa.Table,
-    metadata: pq.FileMetaData,
-    schema: pa.Schema,
-    columns: StatsColumns | None,
+    version: int | None, file: DataFile, rows: pa.Table, schema: pa.Schema, columns: StatsColumns | None
 ) -> None:
     if file.stats is None and columns is None:
         return
-    of_rows = bounds_of_rows(rows)
-
-    def bounds_of(column: int) -> Bounds:
-        low, high, nulls = of_rows(column)
-        # Parquet keeps no bounds of long text: the statistics have the widest ones.
-        return (ABSENT, ABSENT, nulls) if isinstance(low, str) and not has_all_bounds(metadata, column) else (low, high, nulls)
-
     with native(file.path):
-        text = json.dumps(stats_of(rows.num_rows, schema, bounds_of))
+        text = json.dumps(stats_of(rows.num_rows, schema, bounds_of_rows(rows)))
     if columns is not None and (different := columns.differs(text)):
         violated(version, f"stats_parsed of {file.path}, {different[0]}", different[1], different[2])
     if file.stats is None:

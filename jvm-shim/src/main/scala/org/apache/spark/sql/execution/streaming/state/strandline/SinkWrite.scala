@@ -87,7 +87,8 @@ private final class SinkRunner(python: PythonBatchWriterFactory, function: Chain
       Seq(function -> NamedExpression.newExprId.id),
       PythonEvalType.SQL_MAP_ARROW_ITER_UDF,
       Array(Array(0)),
-      new StructType().add("struct", python.inputSchema),
+      // A later batch may have nulls where the first one had none: Spark plans a union without its empty sides.
+      new StructType().add("struct", python.inputSchema.asNullable),
       conf.sessionLocalTimeZone,
       conf.arrowUseLargeVarTypes,
       ArrowPythonRunner.getPythonRunnerConfMap(conf),
