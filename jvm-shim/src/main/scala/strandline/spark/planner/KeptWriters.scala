@@ -7,8 +7,8 @@ import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 import org.apache.spark.sql.execution.streaming.sources.WriteToMicroBatchDataSource
 
 /**
- * Keeps what Python has made for the tasks of a query's sink. Spark asks Python for it in each batch, and waits for the answer. The
- * options are the same, and so are the columns, but for what may be null in them.
+ * Keeps what Python has made for the tasks of a query's sink. Spark asks Python for it in each batch, and waits for the answer.
+ * The options are the same each time, and so are the columns, but for what may be null in them.
  *
  * An ingest needs another one in each batch, because it has what the partitions hold. The options of a table by name are in the
  * catalog, so it may be an ingest too.
