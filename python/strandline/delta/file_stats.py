@@ -47,7 +47,8 @@ def delta_stats(
     It has the number of rows, and for each leaf column the least value, the greatest value and the null count. Structs are
     nested, as in Delta. A bound is left out if Parquet has none, or if JSON cannot represent it exactly. But text always has
     bounds, because deltalake's filters find nothing in a file without an upper bound. Parquet keeps none of more than 4 KB; then
-    the column is read. Timestamps are widened to whole milliseconds, as readers assume.
+    the column is read. If it has bytes that are no text, its bounds are the widest. Timestamps are widened to whole milliseconds,
+    as readers assume.
 
     Args:
         metadata: The file's footer.
@@ -67,14 +68,17 @@ def delta_stats(
 
 
 def _text_bounds(source: Any, path: str) -> tuple[Any, Any]:
-    """Read a column of text, some rows at a time, and return its least and its greatest value."""
+    """Read a column of text, some rows at a time, and return its least and its greatest value, if they are text at all."""
     bounds: list[Any] = []
     for batch in pq.ParquetFile(source).iter_batches(columns=[path]):
         rows = pa.Table.from_batches([batch])
         while pa.types.is_struct(rows.schema.field(0).type):
             rows = rows.flatten()
-        known = pc.min_max(rows.column(0)).as_py()
-        bounds += [value for value in known.values() if value is not None]
+        known = pc.min_max(rows.column(0))
+        try:
+            bounds += [value for value in known.as_py().values() if value is not None]
+        except UnicodeDecodeError:
+            return ABSENT, ABSENT
     return (min(bounds), max(bounds)) if bounds else (ABSENT, ABSENT)
 
 
@@ -87,6 +91,9 @@ def stats_of(rows: int, schema: pa.Schema, bounds_of: Callable[[int], Bounds]) -
         if pa.types.is_null(kind):
             continue  # a column of type void: Parquet counts nothing of it
         low, high, nulls = bounds_of(column)
+        is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+        if is_text and low is ABSENT and nulls is not ABSENT and nulls < rows:
+            low, high = "", _GREATEST * (_MAX_STRING + 1)  # some bytes are no text, so no text is a bound of them
         for bounds, value in (
             ("minValues", _json(low, kind, up=False)),
             ("maxValues", _json(high, kind, up=True)),
