@@ -58,20 +58,22 @@ def delta_stats(
 
     def bounds_of(column: int) -> Bounds:
         low, high, nulls = _bounds(metadata, column)
-        said = metadata.schema.column(column)
-        if low is ABSENT and nulls is not ABSENT and nulls < metadata.num_rows and said.logical_type.type == "STRING":
+        is_text = metadata.schema.column(column).logical_type.type == "STRING"
+        if is_text and low is ABSENT and nulls is not ABSENT and nulls < metadata.num_rows:
             with opened() as source:
-                low, high = _text_bounds(source, said.path)
+                low, high = _text_bounds(source, column)
         return low, high, nulls
 
     return stats_of(metadata.num_rows, schema, bounds_of)
 
 
-def _text_bounds(source: Any, path: str) -> tuple[Any, Any]:
-    """Read a column of text, some rows at a time, and return its least and its greatest value, if they are text at all."""
+def _text_bounds(source: Any, column: int) -> tuple[Any, Any]:
+    """Read a column of text, a row group at a time, and return its least and its greatest value, if they are text at all."""
     bounds: list[Any] = []
-    for batch in pq.ParquetFile(source).iter_batches(columns=[path]):
-        rows = pa.Table.from_batches([batch])
+    file = pq.ParquetFile(source)
+    for group in range(file.num_row_groups):
+        # By its number: a path may be that of two columns, a.b and the field b of a.
+        rows = file.reader.read_row_group(group, column_indices=[column], use_threads=False)
         while pa.types.is_struct(rows.schema.field(0).type):
             rows = rows.flatten()
         known = pc.min_max(rows.column(0))

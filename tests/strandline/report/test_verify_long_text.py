@@ -38,12 +38,13 @@ def test_filters_find_rows_with_long_text_and_the_channel_is_sound(tmp_path: Pat
 
 def test_no_text_is_greater_than_its_bound(tmp_path: Path) -> None:
     """Text that begins as a shortened bound ends."""
-    schema = pa.schema([time_field("time", int64), ("text", pa.string()), ("inner", TEXT)])
+    schema = pa.schema([time_field("time", int64), ("inner.text", pa.string()), ("text", pa.string()), ("inner", TEXT)])
     channel = Channel.create(tmp_path, schema, producers=["a"], at=0)
     greatest = "\U0010ffff" * 5000
     texts = [greatest, greatest + "a", "a", None]
     with channel.producer("a") as producer:
-        rows = {"time": [1, 2, 3, 4], "text": texts, "inner": [{"text": text} for text in texts]}
+        inner = [{"text": text} for text in texts]
+        rows = {"time": [1, 2, 3, 4], "inner.text": ["z" * 5000] * 4, "text": texts, "inner": inner}
         producer.send(pa.table(rows, schema=schema))
         producer.commit()
     for text in texts[:3]:
@@ -52,6 +53,7 @@ def test_no_text_is_greater_than_its_bound(tmp_path: Path) -> None:
     (bounds,) = (json.loads(line["add"]["stats"]) for line in lines if "add" in line)
     assert bounds["maxValues"]["text"] == bounds["maxValues"]["inner"]["text"] == greatest + "a"
     assert bounds["minValues"]["inner"]["text"] == "a"
+    assert bounds["minValues"]["inner.text"] == "z" * 32
     assert verify(tmp_path).sound
 
 
