@@ -177,7 +177,6 @@ def test_fields_of_structs_that_cannot_be_null_are_written(spark: Any, tmp_path:
     ]
 
 
-@pytest.mark.drawn
 def test_what_may_be_null_may_differ_from_batch_to_batch(spark: Any, tmp_path: Path) -> None:
     """Spark plans a union without a side that has no rows. So its elements cannot be null in one batch, and are in the next."""
     sides = {name: make_channel(tmp_path / name, producers=("p",)) for name in ("never", "at times")}
@@ -215,6 +214,7 @@ def test_what_may_be_null_may_differ_from_batch_to_batch(spark: Any, tmp_path: P
     assert sorted(told, key=repr) == sorted(wanted, key=repr)
 
 
+@pytest.mark.drawn
 def test_a_second_query_is_told_that_the_channel_has_its_producer(spark: Any, tmp_path: Path) -> None:
     channel = make_channel(tmp_path / "in", producers=("a",))
     say(channel, "a", (1, 1), then=[2])

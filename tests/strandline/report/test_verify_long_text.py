@@ -68,6 +68,16 @@ def test_a_column_without_any_text_has_no_bounds(tmp_path: Path) -> None:
     assert verify(tmp_path).sound
 
 
+def test_filters_find_parked_rows_by_characters_beyond_16_bits(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ordered(), pa.schema([("t", pa.int64()), ("p", pa.string()), ("n", pa.string())]), max_ahead=5)
+    text = "\U0010fffd"
+    bench.run((1, "a", text), (50, "b", text))
+    bench.run((60, "a", text))
+    bench.run((60, "b", text))
+    assert len(bench.rows()) == 4
+    assert DeltaTable(bench.settings.path).to_pyarrow_table(filters=[("n", "=", text)]).num_rows == 4
+
+
 def test_parked_and_late_rows_may_have_long_text(tmp_path: Path) -> None:
     bench = Bench(tmp_path, ordered(), pa.schema([("t", pa.int64()), ("p", pa.string()), ("n", pa.string())]), max_ahead=5)
     long = "z" * 5000
