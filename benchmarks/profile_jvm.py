@@ -62,14 +62,20 @@ PARTS = {
 def recorded(command: list[str], only: str, into: Path) -> Path:
     """Run a benchmark, and record the JVMs that it starts. Returns the largest recording: Spark starts a small JVM first."""
     with tempfile.TemporaryDirectory() as folder:
-        options = f"-XX:StartFlightRecording=filename={folder}/%p.jfr,settings=profile,dumponexit=true,maxsize=1g -Xlog:disable"
+        # Java makes a name of its own in a folder, for each JVM.
+        options = f"-XX:StartFlightRecording=filename={folder},settings=profile,dumponexit=true,maxsize=1g -Xlog:disable"
         said = {"JDK_JAVA_OPTIONS": f"{os.environ.get('JDK_JAVA_OPTIONS', '')} {options}", "STRANDLINE_BENCHMARK_ONLY": only}
         subprocess.run([sys.executable, *command], cwd=FOLDER, env={**os.environ, **said}, check=True)
-        for path in Path(folder).glob("*.jfr"):
-            with suppress(psutil.NoSuchProcess):
-                psutil.Process(int(path.stem)).wait()  # a JVM may write its recording after the end of the Python process
+        # A JVM may write its recording after the end of the Python process.
+        psutil.wait_procs([process for process in psutil.process_iter() if _has(process, folder)])
         largest = max(Path(folder).glob("*.jfr"), key=lambda path: path.stat().st_size)
         return Path(shutil.move(largest, into / "recording.jfr"))
+
+
+def _has(process: psutil.Process, folder: str) -> bool:
+    with suppress(psutil.Error):
+        return folder in process.environ().get("JDK_JAVA_OPTIONS", "")
+    return False
 
 
 def stacks(recording: Path, within: str) -> Iterator[tuple[str, ...]]:

@@ -150,8 +150,9 @@ private[spark] trait ExpiringJoinState extends SymmetricHashJoinStateManagerBase
       case (None, true) => evictByKeyCondition(isClosed)
       case (None, false) => evictByValueCondition(isClosed)
       case (Some(known), true) =>
+        val countOf = counts(known)
         expiredKeys(known).map { key =>
-          val count = keyToNumValues.get(key)
+          val count = countOf(key)
           keyWithIndexToValue.removeAllValues(key, count)
           removeKey(key, count, known)
           count
@@ -167,9 +168,9 @@ private[spark] trait ExpiringJoinState extends SymmetricHashJoinStateManagerBase
       case (None, true) => evictAndReturnByKeyCondition(isClosed)
       case (None, false) => evictAndReturnByValueCondition(isClosed)
       case (Some(known), true) =>
-        val entry = new KeyToValuePair()
+        val (entry, countOf) = (new KeyToValuePair(), counts(known))
         expiredKeys(known).flatMap { key =>
-          val count = keyToNumValues.get(key)
+          val count = countOf(key)
           removeKey(key, count, known)
           keyWithIndexToValue.getAll(key, count).map { value =>
             keyWithIndexToValue.remove(key, value.valueIndex)
@@ -182,6 +183,9 @@ private[spark] trait ExpiringJoinState extends SymmetricHashJoinStateManagerBase
 
   /** Keeps what is known for the next batch. Call it after the commit. */
   def committed(): Unit = expiries.foreach(_.committed(settings.info.storeVersion + 1))
+
+  /** Returns how to find the number of a key's rows. The store is not asked if it is known that each key has one. */
+  private def counts(known: Expiries): UnsafeRow => Long = if (known.hasOneRowEach) _ => 1L else keyToNumValues.get(_)
 
   private def expiredKeys(known: Expiries): Iterator[UnsafeRow] =
     known.expired(keyToNumValues.iterator.map { entry =>

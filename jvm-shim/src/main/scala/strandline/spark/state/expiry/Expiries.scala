@@ -67,6 +67,9 @@ private[spark] final class Expiries(
   /** Counts rows of entries that have several, also those that [[expired]] reads. A negative number: they were removed. */
   def addRows(number: Long): Unit = rowCount += number
 
+  /** Whether it is known that each key has one row. Call it before [[expired]], which may count anew. */
+  def hasOneRowEach: Boolean = before.isDefined && count == rowCount
+
   def isClosed(expiry: Long): Boolean = !frontier.lessEqual(expiry)
 
   /**

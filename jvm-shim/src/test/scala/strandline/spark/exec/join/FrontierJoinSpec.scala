@@ -149,6 +149,36 @@ class FrontierJoinSpec extends StreamSpec {
       }
     }
 
+  for ((store, ofStore) <- Drawn(stores, 2))
+    test(s"a key of one row, and then of several, leaves the state with all its rows: $store") {
+      // Times 1 to 4 have one row each. Time 2 gets another one, and time 3 gets two, by the batch that closes time 2.
+      val batches =
+        Seq[(Long, Seq[Long])](1L -> Seq(1L, 2L, 3L, 4L), 2L -> Seq(2L), 3L -> Seq(3L, 3L), 4L -> Nil, Long.MaxValue -> Nil)
+      val kept = Seq(4L, 4L, 4L, 1L, 0L) // after each batch
+      withConf(ofStore :+ "spark.strandline.taskRows.pages" -> "0": _*) {
+        for (how <- Seq("inner", "left_outer"); restart <- Seq(2, batches.length)) {
+          val (left, right, checkpoint) = (script("int64", "a" -> LongType), script("int64", "b" -> LongType), tempDir())
+          val counted = mutable.Map.empty[Long, Long]
+          def go(some: Range): Seq[Row] = {
+            for (i <- some; (frontier, times) = batches(i); next = if (frontier == Long.MaxValue) "[]" else s"[$frontier]") {
+              left.add(next, times.map(time => Row(time, time)): _*)
+              right.add(next)
+            }
+            val joined = read(left).as("l").join(read(right).as("r"), expr("l.time = r.time"), how).select("a", "b")
+            run(joined, checkpoint = checkpoint) { query =>
+              query.processAllAvailable()
+              for (p <- query.recentProgress; operator <- p.stateOperators) counted(p.batchId) = operator.numRowsTotal
+            }.flatMap(_.rows)
+          }
+          val found = go(0 until restart) ++ go(restart until batches.length)
+          val all = for ((_, times) <- batches; time <- times) yield Row(time, null)
+          assert(found.sortBy(_.toString) == (if (how == "inner") Nil else all.sortBy(_.toString)), (how, restart))
+          if (!store.contains("one store")) // which counts its other entries too
+            assert(batches.indices.map(i => counted(i.toLong)) == kept, (how, restart))
+        }
+      }
+    }
+
   private val onPages = for (how <- Seq("inner", "left_outer", "full_outer", "left_semi");
     onTimes <- Seq("l.time = r.time", "l.time BETWEEN r.time AND r.time + 1")
     if how != "left_semi" || onTimes == "l.time = r.time") yield (how, onTimes)
