@@ -6,7 +6,7 @@ The benchmark measures the time of a batch (Spark's ``triggerExecution``), witho
 turns, with a part of the commits at a time. Delta runs as it comes, and tuned for a small machine. The goal holds when our median
 is at most 0.4 of the better one's.
 
-Before that, each query but Delta's runs ``--warm-up`` batches: a query that runs for days has compiled code. Delta's queries, whose
+Before that, each query runs ``--warm-up`` batches, because a query that runs for days has compiled code. Those of Delta, whose
 batches take ten times as long, run a tenth of them.
 
 Half of such a batch was Spark's own two checkpoint files. The benchmark measures ours beside Spark's, with and without syncing,
