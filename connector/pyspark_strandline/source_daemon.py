@@ -17,7 +17,7 @@ from zipimport import zipimporter
 
 from pyspark import daemon
 
-from pyspark_strandline.workers import end_quietly
+from pyspark_strandline.workers import asked_by, end_quietly
 
 __all__ = ["until_closed"]
 
@@ -26,6 +26,7 @@ def until_closed(main: Callable[[IO[bytes], IO[bytes]], None]) -> Callable[[IO[b
     """Return the main function of a process that ends without a word when the driver has closed its socket: nobody listens."""
 
     def run(infile: IO[bytes], outfile: IO[bytes]) -> None:
+        asked_by(infile.fileno())
         try:
             main(infile, outfile)
         except BrokenPipeError:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import select
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,7 +15,17 @@ from typing import ParamSpec, TypeVar
 
 from strandline.errors import StrandlineError
 
-__all__ = ["QUERIES_KEPT", "Recent", "end_quietly", "in_worker", "keep_imports", "uncollected", "without_stack"]
+__all__ = [
+    "QUERIES_KEPT",
+    "Recent",
+    "asked_by",
+    "end_quietly",
+    "in_worker",
+    "keep_imports",
+    "sleep_while_asked",
+    "uncollected",
+    "without_stack",
+]
 
 QUERIES_KEPT = 100
 """A worker keeps its knowledge of that many queries. What it has forgotten it reads again."""
@@ -21,6 +33,8 @@ QUERIES_KEPT = 100
 K = TypeVar("K")
 V = TypeVar("V")
 P = ParamSpec("P")
+
+_asked_by: int | None = None
 
 
 class Recent(dict[K, V]):
@@ -64,6 +78,23 @@ def in_worker() -> bool:
     """
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     return spec is not None and spec.name == "pyspark.daemon"
+
+
+def asked_by(connection: int) -> None:
+    """Record the file descriptor over which the driver asks this process."""
+    global _asked_by
+    _asked_by = connection
+
+
+def sleep_while_asked(seconds: float) -> None:
+    """Wait before this process answers the driver. Raises :class:`BrokenPipeError` when the driver has closed the connection.
+
+    The driver sends nothing while it waits, so the connection is readable only at its end.
+    """
+    if _asked_by is None:
+        time.sleep(seconds)
+    elif select.select([_asked_by], [], [], seconds)[0]:
+        raise BrokenPipeError
 
 
 def keep_imports() -> None:

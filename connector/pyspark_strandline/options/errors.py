@@ -15,6 +15,22 @@ def option_conflict_beginning() -> StrandlineError:
     )
 
 
+def option_conflict_end(name: str) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_OPTION_CONFLICT",
+        f"The option {name} is given without the option replay.",
+        "Give replay too: max, realtime, or a speed such as 10x.",
+    )
+
+
+def option_conflict_ends(names: Iterable[str]) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_OPTION_CONFLICT",
+        f"The options {' and '.join(names)} are both given.",
+        "Give one end of the replay.",
+    )
+
+
 def option_conflict_loop(name: str) -> StrandlineError:
     return StrandlineError(
         "STRANDLINE_OPTION_CONFLICT",
@@ -55,6 +71,14 @@ def option_conflict_producer(producer: str) -> StrandlineError:
     )
 
 
+def option_conflict_replay(start: str) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_OPTION_CONFLICT",
+        f"The option replay is given with startingVersion = {start}, which begins behind what is recorded.",
+        "Give a version or startingTimestamp, or leave it out to begin with the first commit.",
+    )
+
+
 def option_conflict_several(name: str, *, in_loop: bool) -> StrandlineError:
     return StrandlineError(
         "STRANDLINE_OPTION_CONFLICT",
@@ -63,11 +87,12 @@ def option_conflict_several(name: str, *, in_loop: bool) -> StrandlineError:
     )
 
 
-def option_conflict_version(version: int) -> StrandlineError:
+def option_conflict_version(name: str, version: int) -> StrandlineError:
+    starts = name == "startingVersion"
     return StrandlineError(
         "STRANDLINE_OPTION_CONFLICT",
-        f"startingVersion is {version}, but several channels do not count their versions together.",
-        "Give latest, snapshot or startingTimestamp.",
+        f"{name} is {version}, but several channels do not count their versions together.",
+        "Give latest, snapshot or startingTimestamp." if starts else "Give endingTimestamp or endingFrontier.",
     )
 
 

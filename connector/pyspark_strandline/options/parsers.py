@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable
 
@@ -21,6 +22,7 @@ __all__ = [
     "resume",
     "resumed_output",
     "size",
+    "speed",
     "starting_version",
     "text",
     "timestamp_ms",
@@ -28,6 +30,7 @@ __all__ = [
 ]
 
 _BYTES = re.compile(r"([0-9]{1,18})\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
+_SPEED = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*x", re.IGNORECASE)
 _RESUME = ("true", "false", "stateful", "changed")
 
 
@@ -104,6 +107,21 @@ def size(name: str, value: str) -> int:
     if found < 1:
         raise invalid(name, value, "a size in bytes, or such as 512m or 10g")
     return found
+
+
+def speed(name: str, value: str) -> float:
+    """Read how fast a recording is played: how many seconds of it in a second.
+
+    >>> speed("replay", "realtime"), speed("replay", "10x"), speed("replay", "max")
+    (1.0, 10.0, inf)
+    """
+    word = value.strip().lower()
+    if word in ("max", "realtime"):
+        return math.inf if word == "max" else 1.0
+    match = _SPEED.fullmatch(word)
+    if match is None or float(match.group(1)) == 0:
+        raise invalid(name, value, "max, realtime or a speed such as 10x")
+    return float(match.group(1))
 
 
 def names(name: str, value: str) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from pyspark_strandline.options.parsers import (
     one_of,
     resumed_output,
     size,
+    speed,
     starting_version,
     text,
     timestamp_ms,
@@ -62,6 +63,27 @@ class ReadOptions:
         doc="from the first commit made at or after it: a date or a [timestamp](times.md) (UTC unless it has a time zone), no "
         "number since 1970",
     )
+    replay: float | None = option(
+        "replay",
+        speed,
+        method=Method.STREAM,
+        channels=Channels.NO_LOOP,
+        doc="play what is recorded, up to an end ([replay](replay.md)): `max` as fast as possible, `realtime` with the pauses "
+        "between the commits as they were, `10x` ten times as fast",
+    )
+    """How many recorded seconds a second plays; infinity without any pause."""
+    ending_version: int | None = option(
+        "endingVersion",
+        _VERSION,
+        method=Method.STREAM,
+        channels=Channels.NO_LOOP,
+        doc="with `replay`, where it ends: with that commit; with the last one made at or before a date or timestamp; with the "
+        "first one that closes all times before a frontier, which is a time, or a JSON list of several as text",
+    )
+    ending_timestamp_ms: int | None = option(
+        "endingTimestamp", timestamp_ms, method=Method.STREAM, channels=Channels.NO_LOOP, doc=ABOVE
+    )
+    ending_frontier: str | None = option("endingFrontier", text, method=Method.STREAM, channels=Channels.NO_LOOP, doc=ABOVE)
     max_files: int | None = option(
         "maxFilesPerTrigger",
         _COUNT,
@@ -182,6 +204,7 @@ class ReadOptions:
         values = parse(cls, options, "the strandline source")
         result = cls(**fields(cls, values, options), given=frozenset(values))
         result._check_beginning()
+        result._check_replay()
         result._check_channels()
         return result
 
@@ -208,9 +231,21 @@ class ReadOptions:
         if {"startingVersion", "startingTimestamp"} <= self.given:
             raise errors.option_conflict_beginning()
         if self.channels is not None and isinstance(self.starting_version, int):
-            raise errors.option_conflict_version(self.starting_version)
+            raise errors.option_conflict_version("startingVersion", self.starting_version)
         if self.producer is not None and self.resume is None:
             raise errors.option_conflict_producer(self.producer)
+
+    def _check_replay(self) -> None:
+        """Raise for options of a replay that leave its beginning or its end unclear."""
+        ends = [name for name in ("endingVersion", "endingTimestamp", "endingFrontier") if name in self.given]
+        if ends and self.replay is None:
+            raise errors.option_conflict_end(ends[0])
+        if len(ends) > 1:
+            raise errors.option_conflict_ends(ends)
+        if self.replay is not None and self.starting_version in ("latest", "snapshot"):
+            raise errors.option_conflict_replay(str(self.starting_version))
+        if self.channels is not None and self.ending_version is not None:
+            raise errors.option_conflict_version("endingVersion", self.ending_version)
 
     def _check_channels(self) -> None:
         """Raise for options that sources of other channels have."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from pyspark_strandline.options import ReadOptions
@@ -43,10 +43,16 @@ class ChannelBatch:
 
 
 class BatchPlanner:
-    """Plans batches over a :class:`LogCursor`. All its state can be recreated from the offsets and the log."""
+    """Plans batches over a :class:`LogCursor`. All its state can be recreated from the offsets and the log.
 
-    def __init__(self, options: ReadOptions, cursor: LogCursor) -> None:
-        self._options, self.cursor = options, cursor
+    Args:
+        options: The source's options for this channel.
+        cursor: The cursor in its log.
+        is_over: Says for the channel's frontier whether a replay ends there. ``None``: it has no such end.
+    """
+
+    def __init__(self, options: ReadOptions, cursor: LogCursor, is_over: Callable[[Antichain], bool] | None = None) -> None:
+        self._options, self.cursor, self._is_over = options, cursor, is_over or (lambda _: False)
         self._initial: Offset | None = None
         # Every producer's statements in the commits before the next batch, updated in place from batch to batch.
         self._progress: Progress | None = None
@@ -72,15 +78,30 @@ class BatchPlanner:
             start = self.cursor.first_at(self._options.starting_timestamp_ms)
         if start is None:
             start = 0 if self.cursor.is_whole() else "snapshot"
+            if start == "snapshot" and self._options.replay is not None:
+                raise errors.recording_incomplete(channel.path)
         least = Antichain.least(channel.domain)
         if start == "snapshot":
             return Offset(channel.table_id, 0, 0, least, SNAPSHOT_UNCHOSEN)
         newest = self.cursor.newest()
         version = newest + 1 if start == "latest" else int(start)
         if version > newest + 1:
-            raise errors.version_missing(version, channel.path, newest)
+            raise errors.version_missing("startingVersion", version, channel.path, newest)
         frontier = channel.frontier_at(version - 1) if version > 0 else least
+        if self._options.replay is not None:
+            self._check_end(version, frontier)
         return Offset(channel.table_id, version, 0, frontier, began=Beginning(commit=version, lossy=self._is_lossy))
+
+    def _check_end(self, version: int, frontier: Antichain) -> None:
+        """Raise if a replay that begins with a version, where the channel has that frontier, has no commit, or never ends."""
+        path, end = self._channel.path, self.cursor.end
+        if version > end:
+            raise errors.recording_empty(path, f"begins with version {version} and ends with version {end}")
+        if self._is_over(frontier):
+            raise errors.recording_empty(path, f"begins where the channel has the frontier {frontier.format()} already")
+        wanted = self._options.ending_frontier
+        if wanted is not None and not self._is_over(reached := self._channel.frontier_at(end)):
+            raise errors.recording_end_missing(wanted, path, reached)
 
     @property
     def _is_lossy(self) -> bool:
@@ -204,7 +225,7 @@ class BatchPlanner:
             began = began._replace(lossy=True)
         files: list[DataFiles] = []
         commits: list[Commit] = []
-        while (commit := self.cursor.next(at, checks_newest=checks_newest)) is not None:
+        while not self._is_over(progress.frontier) and (commit := self.cursor.next(at, checks_newest=checks_newest)) is not None:
             new = _new_rows(commit)
             first = begin.within(len(new)).file if at == begin.commit else 0
             if not was_there:

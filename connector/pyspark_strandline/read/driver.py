@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
@@ -16,12 +17,15 @@ from pyspark_strandline.read.batch_planner import BatchPlanner, ChannelBatch
 from pyspark_strandline.read.log_cursor import LogCursor
 from pyspark_strandline.read.native_scan import Decision, NativeScan
 from pyspark_strandline.read.offset import Offset
+from pyspark_strandline.read.replay.end import end_of_replay
+from pyspark_strandline.read.replay.pace import Pace
 from pyspark_strandline.read.several.cut import Cut
 from pyspark_strandline.read.several.inputs import Inputs
 from pyspark_strandline.read.several.loop import LoopPlanner
 from pyspark_strandline.read.several.loop_logs import LoopLogs
 from pyspark_strandline.read.several.offset import SeveralOffsets
 from pyspark_strandline.resume.source import Resumption
+from pyspark_strandline.workers import sleep_while_asked
 from strandline.channel import Channel
 from strandline.time.antichain import Antichain
 
@@ -91,7 +95,17 @@ class Driver:
         self._each = options.each()
         inputs = None if options.channels is None else Inputs(options)
         names = [ONE_CHANNEL] if inputs is None else list(inputs.channels)
-        self._planners = {name: BatchPlanner(self._each[name], LogCursor(self._each[name])) for name in names}
+        self._pace = None if options.replay in (None, math.inf) else Pace(options.replay)
+        cursors = {name: LogCursor(self._each[name], self._pace) for name in names}
+        entries = None if inputs is None else inputs.entries
+        self._planners = {
+            name: BatchPlanner(
+                self._each[name],
+                cursor,
+                end_of_replay(options.ending_frontier, cursor.channel, None if entries is None else entries[name]),
+            )
+            for name, cursor in cursors.items()
+        }
         self._native = {name: NativeScan(self._each[name], rows.wanted[name]) for name in names}
         self._offsets: _Offsets = (
             _OneOffset(self._planners[ONE_CHANNEL].cursor.channel) if inputs is None else SeveralOffsets(inputs)
@@ -103,6 +117,7 @@ class Driver:
             self._loop = LoopPlanner(inputs, self._planners, logs, options, self._each)
         self._resumption = Resumption(options)
         self._looks = 0
+        self._ends = False  # whether the query ends when there is nothing more
         self._last_read: tuple[object, Cut] | None = None  # a poll gives the same offset again and again
 
     def _read(self, value: Mapping[str, object]) -> Cut:
@@ -121,6 +136,7 @@ class Driver:
 
     def stop_at_newest(self) -> None:
         """Take no commit from outside that comes after this call. A loop runs until it is at rest."""
+        self._ends = True
         for name, planner in self._planners.items():
             if name not in self._rounds_come_by:
                 planner.cursor.stop_at_newest()
@@ -136,7 +152,7 @@ class Driver:
         Limits are shared fairly: each batch begins with the next channel, and gives it its share of what is left.
         """
         begin = self._read(start)
-        end = self._first_end(begin) if self._resumption.is_due else self._next_end(begin, limits)
+        end = self._first_end(begin) if self._resumption.is_due else self._due_end(begin, limits)
         self._resumption.begin()
         return start if end is None else self._offsets.to_json(end)
 
@@ -146,6 +162,22 @@ class Driver:
         reads = self._resumption.positions({channel.table_id: channel.path for channel in channels.values()})
         ends = {name: each.end_at(begin.positions[name], reads[channels[name].table_id]) for name, each in self._planners.items()}
         return None if ends == begin.positions else self._cut(ends, begin.first)
+
+    def _due_end(self, begin: Cut, limits: AdmissionLimits) -> Cut | None:
+        """Return the end of the next batch. A replay that would end without a commit waits for the next one to be due.
+
+        A query that goes on asks again soon. It has other sources, which need not wait.
+        """
+        if self._pace is not None and not self._pace.has_begun:
+            made = [planner.cursor.next_made_ms(begin.positions[name].commit) for name, planner in self._planners.items()]
+            if known := [each for each in made if each is not None]:
+                self._pace.begin(min(known))
+        while (end := self._next_end(begin, limits)) is None and self._ends:
+            waits = [planner.cursor.wait_s for planner in self._planners.values() if planner.cursor.wait_s]
+            if not waits:
+                break
+            sleep_while_asked(min(waits))
+        return end
 
     def _next_end(self, begin: Cut, limits: AdmissionLimits) -> Cut | None:
         if self._loop is not None:

@@ -265,6 +265,47 @@ def option_conflict_rounds(most: int, names: Iterable[str]) -> StrandlineError:
     )
 
 
+def option_invalid_end(value: str, why: object) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_OPTION_INVALID",
+        f"Option endingFrontier is {value[:300]!r}, which is no frontier: {why}",
+        'Give a time, or a JSON list of several as text, such as ["(epoch=1, iter=3)", "(epoch=2, iter=0)"].',
+    )
+
+
+def option_invalid_end_future(moment_ms: int, path: str, newest: int) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_OPTION_INVALID",
+        f"Option endingTimestamp is {moment_ms} ms since 1970, which is in the future: commits may still come to {path} "
+        f"before it, after version {newest}.",
+        "Give a moment that has passed. Without an end, a query with the trigger availableNow ends with the newest commit.",
+    )
+
+
+def recording_empty(path: str, why: str) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_RECORDING_EMPTY",
+        f"The replay of {path} has no commit: it {why}.",
+        "Begin earlier, or end later. DESCRIBE HISTORY shows the versions of the table, and strandline inspect its frontier.",
+    )
+
+
+def recording_end_missing(wanted: str, path: str, reached: Antichain) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_RECORDING_END_MISSING",
+        f"endingFrontier is {wanted}, but what is recorded in {path} ends with the frontier {reached.format()}.",
+        "Give an earlier frontier, or wait until the channel has closed these times.",
+    )
+
+
+def recording_incomplete(path: str) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_RECORDING_INCOMPLETE",
+        f"The log of {path} was cleaned, or files of its commits were removed by VACUUM, so not all commits can be played.",
+        "Give startingVersion or startingTimestamp, from which on the commits and their files are there.",
+    )
+
+
 def _resume_impossible(path: str, read: Input, does: str, remedy: str) -> StrandlineError:
     had = f"file {read.file} of commit {read.commit}" if read.file else f"commit {read.commit}"
     if read.snapshot is not None:
@@ -328,9 +369,10 @@ def time_domain_mismatch(channels: Mapping[str, str]) -> StrandlineError:
     )
 
 
-def version_missing(version: int, path: str, newest: int) -> StrandlineError:
+def version_missing(name: str, version: int, path: str, newest: int) -> StrandlineError:
+    starts = name == "startingVersion"
     return StrandlineError(
         "STRANDLINE_VERSION_MISSING",
-        f"startingVersion is {version}, but the newest version of {path} is {newest}.",
-        f"Give a version up to {newest + 1}, or latest.",
+        f"{name} is {version}, but the newest version of {path} is {newest}.",
+        f"Give a version up to {newest + 1}, or latest." if starts else f"Give a version up to {newest}, or leave it out.",
     )

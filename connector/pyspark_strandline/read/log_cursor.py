@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 from pyspark_strandline.options import ReadOptions
 from pyspark_strandline.read import errors
+from pyspark_strandline.read.replay.pace import Pace
 from strandline.channel import Channel, Commit, Log, LogError
 
 __all__ = ["LogCursor"]
@@ -13,17 +16,27 @@ class LogCursor:
     """Reads a channel's commits by version, each once, and knows the newest version.
 
     Every commit is checked against the channel's contract, and against the channel that the query began with.
+
+    Args:
+        options: The source's options for this channel. They may say which commit is the last one to read.
+        pace: When commits are due, if they are not all due at once.
     """
 
-    def __init__(self, options: ReadOptions) -> None:
+    def __init__(self, options: ReadOptions, pace: Pace | None = None) -> None:
         self._place = options.path, options.storage
         self.channel = Channel.open(*self._place)
         self._log = Log(options.path, options.storage)
         self._passing = {"ignore_deletes": options.ignore_deletes, "skip_change_commits": options.skip_change_commits}
         self._tip = self.channel.version
         self._at_end = False  # whether the last look for the next commit found none
-        self._last: int | None = None  # the last commit to take, for AvailableNow
+        self._last: int | None = None  # the last commit to take, for AvailableNow and replays
         self._partly: Commit | None = None  # the commit that the last batch ended in
+        self._pace = pace
+        self._coming: Commit | None = None  # the commit that is not due yet
+        self._played_ms = 0  # when the last commit was made that was due, or one before it
+        self.wait_s = 0.0
+        """In how many seconds the next commit is due, if the last look found one that is not."""
+        self._end_replay(options)
 
     def newest(self) -> int:
         """The newest version that exists."""
@@ -37,7 +50,24 @@ class LogCursor:
 
     def stop_at_newest(self) -> None:
         """Take no commit that comes after this call."""
-        self._last = self.newest()
+        self.stop_at(self.newest())
+
+    def stop_at(self, version: int) -> None:
+        """Take no commit after ``version``."""
+        self._last = version if self._last is None else min(self._last, version)
+
+    def _end_replay(self, options: ReadOptions) -> None:
+        """Stop at the end that the options give, unless it is a frontier."""
+        version, moment_ms, newest = options.ending_version, options.ending_timestamp_ms, self.newest()
+        if moment_ms is not None:
+            version = self.first_at(moment_ms + 1) - 1
+            if version == newest and moment_ms > time.time() * 1000:
+                raise errors.option_invalid_end_future(moment_ms, self.channel.path, newest)
+        if version is None:
+            return
+        if version > newest:
+            raise errors.version_missing("endingVersion", version, self.channel.path, newest)
+        self.stop_at(version)
 
     @property
     def end(self) -> int:
@@ -51,11 +81,10 @@ class LogCursor:
 
         Raises if the table is no longer the one that the query began with. Every commit that is returned was checked for that.
         """
-        self._at_end = False
+        self._at_end, self.wait_s = False, 0.0
         if self._last is not None and version > self._last:
             return None
-        partly = self._partly
-        commit = partly if partly is not None and partly.version == version else self._log.read(version)
+        commit = self._at(version)
         self._at_end = commit is None
         if commit is None:
             if checks_newest or version <= self._tip:
@@ -64,10 +93,34 @@ class LogCursor:
                 self._log.require(version)  # raises: the log was cleaned up beyond the position of this query
             return None
         self._tip = max(self._tip, version)
+        if commit is not self._partly and self._is_early(commit):
+            return None
         if version and not commit.names(self.channel.table_id):
             self._log.check_exists(version - 1, self.channel.table_id)
         self._check(commit)
         return commit
+
+    def _at(self, version: int) -> Commit | None:
+        """Read a commit, unless it is kept."""
+        kept = (commit for commit in (self._partly, self._coming) if commit is not None and commit.version == version)
+        return next(kept, None) or self._log.read(version)
+
+    def _is_early(self, commit: Commit) -> bool:
+        """Whether a commit is not due yet. A commit whose clock was behind is due with the one before it."""
+        if self._pace is None:
+            return False
+        made_ms = max(self._played_ms, commit.timestamp_ms)
+        self.wait_s = self._pace.wait_s(made_ms)
+        self._coming = commit if self.wait_s else None
+        self._played_ms = self._played_ms if self.wait_s else made_ms
+        return self.wait_s > 0
+
+    def next_made_ms(self, version: int) -> int | None:
+        """Return when the commit of ``version`` was made, in ms since 1970, if it exists and may be taken."""
+        if self._last is not None and version > self._last:
+            return None
+        self._coming = self._at(version)
+        return None if self._coming is None else self._coming.timestamp_ms
 
     def require(self, version: int) -> Commit:
         """Return the commit of ``version``, which exists unless the log was cleaned up."""

@@ -1,0 +1,1 @@
+"""Replays: what a channel has recorded, with its pauses, up to an end."""
