@@ -79,6 +79,14 @@ def option_conflict_replay(start: str) -> StrandlineError:
     )
 
 
+def option_conflict_replay_resume() -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_OPTION_CONFLICT",
+        "The options replay and resume are both given, but a resumed query goes on where another one has stopped.",
+        "Give one of them.",
+    )
+
+
 def option_conflict_several(name: str, *, in_loop: bool) -> StrandlineError:
     return StrandlineError(
         "STRANDLINE_OPTION_CONFLICT",

@@ -244,6 +244,8 @@ class ReadOptions:
             raise errors.option_conflict_ends(ends)
         if self.replay is not None and self.starting_version in ("latest", "snapshot"):
             raise errors.option_conflict_replay(str(self.starting_version))
+        if self.replay is not None and self.resume is not None:
+            raise errors.option_conflict_replay_resume()
         if self.channels is not None and self.ending_version is not None:
             raise errors.option_conflict_version("endingVersion", self.ending_version)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from pyspark_strandline.options import ReadOptions
@@ -10,12 +10,14 @@ from pyspark_strandline.read import errors
 from pyspark_strandline.read.admission_limits import AdmissionLimits
 from pyspark_strandline.read.log_cursor import LogCursor
 from pyspark_strandline.read.offset import SNAPSHOT_UNCHOSEN, Offset
+from pyspark_strandline.read.replay.end import asked_end, end_of_replay
 from strandline.channel import Channel, Commit, Progress
 from strandline.channel.statements.beginning import Beginning
 from strandline.channel.statements.inputs import Input
 from strandline.delta.data_file_columns import DataFiles
 from strandline.errors import ChannelError, LogError
 from strandline.time.antichain import Antichain
+from strandline.time.path.entry import Entry
 
 __all__ = ["BatchPlanner", "ChannelBatch"]
 
@@ -48,11 +50,11 @@ class BatchPlanner:
     Args:
         options: The source's options for this channel.
         cursor: The cursor in its log.
-        is_over: Says for the channel's frontier whether a replay ends there. ``None``: it has no such end.
+        entry: How the channel's times enter the domain of a source of several channels.
     """
 
-    def __init__(self, options: ReadOptions, cursor: LogCursor, is_over: Callable[[Antichain], bool] | None = None) -> None:
-        self._options, self.cursor, self._is_over = options, cursor, is_over or (lambda _: False)
+    def __init__(self, options: ReadOptions, cursor: LogCursor, entry: Entry | None = None) -> None:
+        self._options, self.cursor, self._entry = options, cursor, entry
         self._initial: Offset | None = None
         # Every producer's statements in the commits before the next batch, updated in place from batch to batch.
         self._progress: Progress | None = None
@@ -88,20 +90,39 @@ class BatchPlanner:
         if version > newest + 1:
             raise errors.version_missing("startingVersion", version, channel.path, newest)
         frontier = channel.frontier_at(version - 1) if version > 0 else least
-        if self._options.replay is not None:
-            self._check_end(version, frontier)
-        return Offset(channel.table_id, version, 0, frontier, began=Beginning(commit=version, lossy=self._is_lossy))
+        until = None if self._options.replay is None else end_of_replay(self._options, self.cursor, self._entry, version)
+        return Offset(channel.table_id, version, 0, frontier, began=Beginning(commit=version, lossy=self._is_lossy), until=until)
 
-    def _check_end(self, version: int, frontier: Antichain) -> None:
-        """Raise if a replay that begins with a version, where the channel has that frontier, has no commit, or never ends."""
-        path, end = self._channel.path, self.cursor.end
-        if version > end:
-            raise errors.recording_empty(path, f"begins with version {version} and ends with version {end}")
-        if self._is_over(frontier):
-            raise errors.recording_empty(path, f"begins where the channel has the frontier {frontier.format()} already")
-        wanted = self._options.ending_frontier
-        if wanted is not None and not self._is_over(reached := self._channel.frontier_at(end)):
-            raise errors.recording_end_missing(wanted, path, reached)
+    def is_over(self, at: Offset) -> bool:
+        """Whether a replay has no commit from ``at`` on."""
+        return at.commit > self.last_of(at)
+
+    def last_of(self, at: Offset) -> int:
+        """Return the version of the last commit of a replay, as far as it is there."""
+        return self.cursor.newest() if at.until is None else at.until.version
+
+    def first_made_ms(self, begin: Offset) -> int | None:
+        """Return when the first commit was made from which a batch that starts at ``begin`` has something, in ms since 1970.
+
+        The commit that has made the channel does not count. If the clock of the first commit was behind, this is the moment of a
+        commit before; if it has no moment, that of one behind it. ``None``: there is no such commit.
+        """
+        if begin.snapshot is not None or self.is_over(begin):
+            return None
+        before = self.cursor.read(begin.commit - 1) if begin.commit else None
+        made_ms = 0 if before is None else before.made_ms or 0
+        progress, at, has_come = self._progress_at(begin), begin.commit, False
+        while not self._is_behind_end(begin, at) and (commit := self.cursor.next(at)) is not None:
+            made_ms = max(made_ms, commit.made_ms or 0)
+            progress.apply(commit)
+            has_come = has_come or len(_new_rows(commit)) > 0 or (at > 0 and progress.frontier != begin.frontier)
+            if has_come and made_ms:
+                return made_ms
+            at += 1
+        return None
+
+    def _is_behind_end(self, begin: Offset, version: int) -> bool:
+        return begin.until is not None and version > begin.until.version
 
     @property
     def _is_lossy(self) -> bool:
@@ -138,7 +159,13 @@ class BatchPlanner:
             begin: Where the batch starts.
             limits: The room that is left in it.
             checks_newest: Whether a look that finds no commit checks that the newest one is still that of this table.
+
+        Raises:
+            StrandlineError: ``STRANDLINE_CHECKPOINT_MISMATCH`` if a replay has begun with another end than the options give.
         """
+        asked, was = asked_end(self._options), None if begin.until is None else begin.until.asked
+        if asked != was:
+            raise errors.checkpoint_mismatch_end(self._channel.path, was, asked)
         if begin.snapshot is None:
             return self._batch_in_log(begin, limits, checks_newest)
         return ChannelBatch(begin, self._end_in_snapshot(begin, limits))
@@ -225,7 +252,7 @@ class BatchPlanner:
             began = began._replace(lossy=True)
         files: list[DataFiles] = []
         commits: list[Commit] = []
-        while not self._is_over(progress.frontier) and (commit := self.cursor.next(at, checks_newest=checks_newest)) is not None:
+        while not self._is_behind_end(begin, at) and (commit := self.cursor.next(at, checks_newest=checks_newest)) is not None:
             new = _new_rows(commit)
             first = begin.within(len(new)).file if at == begin.commit else 0
             if not was_there:
@@ -239,7 +266,7 @@ class BatchPlanner:
                 # The batch takes only a part of the commit, so the commit's statement does not count yet.
                 self.cursor.keep(commit)
                 after = commit.identity if taken > first else after
-                end = Offset(begin.channel, at, taken, progress.frontier, after=after, began=began)
+                end = replace(begin, commit=at, file=taken, frontier=progress.frontier, after=after, began=began)
                 return self._plan(begin, end, files, commits)
             progress.apply(commit)
             after, began = commit.identity, _passing(commit, began)
@@ -249,7 +276,7 @@ class BatchPlanner:
             return ChannelBatch(begin, begin)  # nothing has come since the last look, which found nothing
         if at == begin.commit:
             begin.within(0)
-        end = Offset(begin.channel, at, 0, progress.frontier, after=after, began=began)
+        end = replace(begin, commit=at, file=0, frontier=progress.frontier, after=after, began=began)
         # A query that has begun without failOnDataLoss = false may repeat a batch with it. The checkpoint has to say so at once.
         is_told = begin.began is None or begin.began.lossy or not self._is_lossy
         if not files and end.frontier == begin.frontier and begin.file == 0 and is_told:

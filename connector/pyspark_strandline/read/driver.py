@@ -11,13 +11,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from pyspark_strandline.options import ONE_CHANNEL, ReadOptions
-from pyspark_strandline.read import input_partition
+from pyspark_strandline.read import errors, input_partition
 from pyspark_strandline.read.admission_limits import AdmissionLimits
 from pyspark_strandline.read.batch_planner import BatchPlanner, ChannelBatch
 from pyspark_strandline.read.log_cursor import LogCursor
 from pyspark_strandline.read.native_scan import Decision, NativeScan
 from pyspark_strandline.read.offset import Offset
-from pyspark_strandline.read.replay.end import end_of_replay
 from pyspark_strandline.read.replay.pace import Pace
 from pyspark_strandline.read.several.cut import Cut
 from pyspark_strandline.read.several.inputs import Inputs
@@ -30,6 +29,9 @@ from strandline.channel import Channel
 from strandline.time.antichain import Antichain
 
 __all__ = ["Driver", "Rows"]
+
+MOST_SLEEP_S = 60.0
+"""A longer pause has several parts."""
 
 _PYTHON = "the session has no extension of Strandline that asked for the files"
 
@@ -97,13 +99,8 @@ class Driver:
         names = [ONE_CHANNEL] if inputs is None else list(inputs.channels)
         self._pace = None if options.replay in (None, math.inf) else Pace(options.replay)
         cursors = {name: LogCursor(self._each[name], self._pace) for name in names}
-        entries = None if inputs is None else inputs.entries
         self._planners = {
-            name: BatchPlanner(
-                self._each[name],
-                cursor,
-                end_of_replay(options.ending_frontier, cursor.channel, None if entries is None else entries[name]),
-            )
+            name: BatchPlanner(self._each[name], cursor, None if inputs is None else inputs.entries[name])
             for name, cursor in cursors.items()
         }
         self._native = {name: NativeScan(self._each[name], rows.wanted[name]) for name in names}
@@ -129,6 +126,12 @@ class Driver:
         """Return the start of a new query, in every channel."""
         self._resumption.asked_for_initial()
         positions = {name: planner.initial() for name, planner in self._planners.items()}
+        if self._options.replay is not None and all(each.is_over(positions[name]) for name, each in self._planners.items()):
+            paths = {name: planner.cursor.channel.path for name, planner in self._planners.items()}
+            raise errors.recording_empty(
+                {paths[name]: at.commit for name, at in positions.items()},
+                {paths[name]: planner.last_of(positions[name]) for name, planner in self._planners.items()},
+            )
         cut = self._cut(positions)
         if self._loop is not None:
             cut = replace(cut, loop=self._loop.beginning(cut.frontier))
@@ -169,14 +172,14 @@ class Driver:
         A query that goes on asks again soon. It has other sources, which need not wait.
         """
         if self._pace is not None and not self._pace.has_begun:
-            made = [planner.cursor.next_made_ms(begin.positions[name].commit) for name, planner in self._planners.items()]
+            made = [planner.first_made_ms(begin.positions[name]) for name, planner in self._planners.items()]
             if known := [each for each in made if each is not None]:
                 self._pace.begin(min(known))
         while (end := self._next_end(begin, limits)) is None and self._ends:
             waits = [planner.cursor.wait_s for planner in self._planners.values() if planner.cursor.wait_s]
             if not waits:
                 break
-            sleep_while_asked(min(waits))
+            sleep_while_asked(min(*waits, MOST_SLEEP_S))
         return end
 
     def _next_end(self, begin: Cut, limits: AdmissionLimits) -> Cut | None:

@@ -66,6 +66,15 @@ def checkpoint_mismatch_channels(had: Iterable[str], has: Iterable[str]) -> Stra
     )
 
 
+def checkpoint_mismatch_end(path: str, had: str | None, asked: str | None) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_CHECKPOINT_MISMATCH",
+        f"The checkpoint is of a query that reads {path} until {had or 'it is stopped'}, but the options now say "
+        f"{asked or 'nothing of an end'}.",
+        "Give the same end as before, or use a new checkpoint.",
+    )
+
+
 def checkpoint_mismatch_loop(queries: Iterable[str], *, had_several: bool) -> StrandlineError:
     return StrandlineError(
         "STRANDLINE_CHECKPOINT_MISMATCH",
@@ -282,18 +291,20 @@ def option_invalid_end_future(moment_ms: int, path: str, newest: int) -> Strandl
     )
 
 
-def recording_empty(path: str, why: str) -> StrandlineError:
+def recording_empty(begins: Mapping[str, int], ends: Mapping[str, int]) -> StrandlineError:
+    """For each path, the version with which the replay begins, and that with which it ends."""
+    parts = [f"in {path} it begins with version {begin} and ends with version {ends[path]}" for path, begin in begins.items()]
     return StrandlineError(
         "STRANDLINE_RECORDING_EMPTY",
-        f"The replay of {path} has no commit: it {why}.",
+        f"The replay has no commit: {'; '.join(parts)}.",
         "Begin earlier, or end later. DESCRIBE HISTORY shows the versions of the table, and strandline inspect its frontier.",
     )
 
 
-def recording_end_missing(wanted: str, path: str, reached: Antichain) -> StrandlineError:
+def recording_end_missing(asked: str, path: str, reached: Antichain) -> StrandlineError:
     return StrandlineError(
         "STRANDLINE_RECORDING_END_MISSING",
-        f"endingFrontier is {wanted}, but what is recorded in {path} ends with the frontier {reached.format()}.",
+        f"The replay shall end with {asked}, but {path} has not closed all times before: its frontier is {reached.format()}.",
         "Give an earlier frontier, or wait until the channel has closed these times.",
     )
 

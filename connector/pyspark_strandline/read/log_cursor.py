@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from pyspark_strandline.options import ReadOptions
 from pyspark_strandline.read import errors
 from pyspark_strandline.read.replay.pace import Pace
@@ -18,7 +16,7 @@ class LogCursor:
     Every commit is checked against the channel's contract, and against the channel that the query began with.
 
     Args:
-        options: The source's options for this channel. They may say which commit is the last one to read.
+        options: The source's options for this channel.
         pace: When commits are due, if they are not all due at once.
     """
 
@@ -29,14 +27,12 @@ class LogCursor:
         self._passing = {"ignore_deletes": options.ignore_deletes, "skip_change_commits": options.skip_change_commits}
         self._tip = self.channel.version
         self._at_end = False  # whether the last look for the next commit found none
-        self._last: int | None = None  # the last commit to take, for AvailableNow and replays
+        self._last: int | None = None  # the last commit to take, for AvailableNow
         self._partly: Commit | None = None  # the commit that the last batch ended in
         self._pace = pace
         self._coming: Commit | None = None  # the commit that is not due yet
-        self._played_ms = 0  # when the last commit was made that was due, or one before it
         self.wait_s = 0.0
         """In how many seconds the next commit is due, if the last look found one that is not."""
-        self._end_replay(options)
 
     def newest(self) -> int:
         """The newest version that exists."""
@@ -50,24 +46,7 @@ class LogCursor:
 
     def stop_at_newest(self) -> None:
         """Take no commit that comes after this call."""
-        self.stop_at(self.newest())
-
-    def stop_at(self, version: int) -> None:
-        """Take no commit after ``version``."""
-        self._last = version if self._last is None else min(self._last, version)
-
-    def _end_replay(self, options: ReadOptions) -> None:
-        """Stop at the end that the options give, unless it is a frontier."""
-        version, moment_ms, newest = options.ending_version, options.ending_timestamp_ms, self.newest()
-        if moment_ms is not None:
-            version = self.first_at(moment_ms + 1) - 1
-            if version == newest and moment_ms > time.time() * 1000:
-                raise errors.option_invalid_end_future(moment_ms, self.channel.path, newest)
-        if version is None:
-            return
-        if version > newest:
-            raise errors.version_missing("endingVersion", version, self.channel.path, newest)
-        self.stop_at(version)
+        self._last = self.newest()
 
     @property
     def end(self) -> int:
@@ -106,21 +85,12 @@ class LogCursor:
         return next(kept, None) or self._log.read(version)
 
     def _is_early(self, commit: Commit) -> bool:
-        """Whether a commit is not due yet. A commit whose clock was behind is due with the one before it."""
-        if self._pace is None:
+        """Whether a commit is not due yet. One whose clock was behind, or that has no moment, is due with the one before it."""
+        if self._pace is None or commit.made_ms is None:
             return False
-        made_ms = max(self._played_ms, commit.timestamp_ms)
-        self.wait_s = self._pace.wait_s(made_ms)
+        self.wait_s = self._pace.wait_s(commit.made_ms)
         self._coming = commit if self.wait_s else None
-        self._played_ms = self._played_ms if self.wait_s else made_ms
         return self.wait_s > 0
-
-    def next_made_ms(self, version: int) -> int | None:
-        """Return when the commit of ``version`` was made, in ms since 1970, if it exists and may be taken."""
-        if self._last is not None and version > self._last:
-            return None
-        self._coming = self._at(version)
-        return None if self._coming is None else self._coming.timestamp_ms
 
     def require(self, version: int) -> Commit:
         """Return the commit of ``version``, which exists unless the log was cleaned up."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pyspark_strandline.read import errors
+from pyspark_strandline.read.replay.end import End
 from strandline.channel.statements.beginning import Beginning
 from strandline.time.antichain import Antichain
 from strandline.time.domain import TimeDomain
@@ -25,7 +26,7 @@ class Offset:
     :attr:`newest` from any other of its version (:attr:`strandline.channel.Commit.identity`). It is ``None`` where nothing was
     read yet. ``began`` says where the query began to read the channel. Every later offset has it, because Spark asks for the
     beginning of a new query only. It is ``None`` before a first snapshot is chosen, and after one that only a later release
-    knows.
+    knows. ``until`` is where a replay ends, which is decided once; every later offset has it too.
     """
 
     channel: str
@@ -35,6 +36,7 @@ class Offset:
     snapshot: int | None = None
     after: str | None = None
     began: Beginning | None = None
+    until: End | None = None
 
     @property
     def newest(self) -> int:
@@ -61,6 +63,8 @@ class Offset:
             result["after"] = self.after
         if self.began is not None:
             result["began"] = self.began.to_json()
+        if self.until is not None:
+            result["until"] = self.until.to_json()
         result["frontier"] = self.frontier.to_json()
         return result
 
@@ -87,10 +91,10 @@ class Offset:
         if after is not None and (not isinstance(after, str) or not after):
             raise errors.offset_invalid(value, "after must be the id of a commit")
         try:
-            began = Beginning.from_json(value.get("began"))
+            began, until = Beginning.from_json(value.get("began")), End.from_json(value.get("until"))
         except ValueError as error:
             raise errors.offset_invalid(value, str(error)) from error
-        offset = cls(channel, _count(value, "commit"), _count(value, "file"), frontier, _snapshot(value), after, began)
+        offset = cls(channel, _count(value, "commit"), _count(value, "file"), frontier, _snapshot(value), after, began, until)
         if offset.snapshot is not None and frontier != Antichain.least(domain):
             raise errors.offset_invalid(value, "its frontier must be the least one while the first snapshot is read")
         if offset.snapshot == SNAPSHOT_UNCHOSEN and (offset.commit, offset.file) != (0, 0):

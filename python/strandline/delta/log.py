@@ -211,6 +211,15 @@ class DeltaCommit:
         value = self.info.get("timestamp", 0)
         return value if isinstance(value, int) else 0
 
+    @property
+    def made_ms(self) -> int | None:
+        """:attr:`timestamp_ms`, or ``None`` if the writer gave none that is after 1970 and has 64 bits.
+
+        >>> DeltaCommit(4, b'{"commitInfo":{"timestamp":17}}').made_ms, DeltaCommit(4, b'{"commitInfo":{}}').made_ms
+        (17, None)
+        """
+        return self.timestamp_ms if 0 < self.timestamp_ms < 1 << 63 else None
+
     @cached_property
     def files(self) -> DataFiles:
         """The files that bring new rows (``dataChange`` true), in the commit's order."""

@@ -26,6 +26,7 @@ from pyspark_strandline.read.batch_planner import BatchPlanner
 from pyspark_strandline.read.driver import Driver
 from pyspark_strandline.read.log_cursor import LogCursor
 from pyspark_strandline.read.replay.pace import Pace
+from pyspark_strandline.read.several.inputs import Inputs
 from pyspark_strandline.read.source import StreamReader
 from pyspark_strandline.schema import spark_schema
 from strandline.channel import Channel
@@ -57,6 +58,11 @@ def add(channel: Channel, moment: Time, then: list[Time]) -> None:
     channel.append(writer.finish()[0], statements={"a": then}, times=[(moment, 1)])
 
 
+def quiet(path: Path, version: int) -> None:
+    """A commit with neither rows nor a statement, as of a table's properties."""
+    (path / "_delta_log" / f"{version:020}.json").write_text('{"commitInfo":{"operation":"SET TBLPROPERTIES","timestamp":0}}\n')
+
+
 def recorded(path: Path, commits: int = 5) -> Channel:
     """A channel of a commit an hour. After the first, commit ``n`` brings a row of time ``n``, and closes the times before."""
     channel = make_channel(path, producers=("a",))
@@ -71,6 +77,13 @@ def driver(path: Path, **options: str) -> Driver:
     channel = Channel.open(path)
     parsed = ReadOptions.parse({"path": str(path)} | options)
     return StreamReader(parsed, spark_schema(channel.schema, channel.time_column, channel.domain))._driver
+
+
+def several(paths: dict[str, Path], **options: str) -> Driver:
+    """The driver's part of a source of several channels with the same columns."""
+    texts = {name: str(path) for name, path in paths.items()}
+    parsed = ReadOptions.parse({"channels": json.dumps(texts)} | options)
+    return StreamReader(parsed, Inputs(parsed).schema())._driver
 
 
 def refused(path: Path, condition: str, **options: str) -> str:
@@ -138,11 +151,11 @@ def test_what_leaves_a_replay_unclear_is_refused(tmp_path: Path) -> None:
     assert "endingVersion and endingFrontier" in conflict(replay="max", endingVersion="3", endingFrontier="2")
     assert "startingVersion = latest" in conflict(replay="max", startingVersion="latest")
     assert "startingVersion = snapshot" in conflict(replay="1x", startingVersion="snapshot")
+    assert "replay and resume" in conflict(replay="max", resume="/out")
     for speed in ("fast", "0x", "-1x", "10", "x"):
         assert "OPTION_INVALID" in conflict(replay=speed)
-    several = ReadOptions.parse
     with pytest.raises(StrandlineError, match="endingVersion is 3, but several channels"):
-        several({"channels": '{"a": "/a", "b": "/b"}', "replay": "max", "endingVersion": "3"})
+        ReadOptions.parse({"channels": '{"a": "/a", "b": "/b"}', "replay": "max", "endingVersion": "3"})
 
 
 def test_an_end_that_is_not_recorded_is_refused(tmp_path: Path) -> None:
@@ -151,7 +164,8 @@ def test_an_end_that_is_not_recorded_is_refused(tmp_path: Path) -> None:
     assert "endingVersion is 9" in refused(path, "STRANDLINE_VERSION_MISSING", replay="max", endingVersion="9")
     assert "in the future" in refused(path, "STRANDLINE_OPTION_INVALID", replay="max", endingTimestamp="2999-01-01")
     message = refused(path, "STRANDLINE_RECORDING_END_MISSING", replay="max", endingFrontier="6")
-    assert "ends with the frontier {5}" in message
+    assert "endingFrontier = 6" in message
+    assert "its frontier is {5}" in message
     assert "yesterday" in refused(path, "STRANDLINE_OPTION_INVALID", replay="max", endingFrontier="yesterday")
     for bounds in (
         {"startingVersion": "4", "endingVersion": "3"},
@@ -169,6 +183,55 @@ def test_a_log_that_was_cleaned_is_no_recording(tmp_path: Path) -> None:
         (tmp_path / "in" / "_delta_log" / f"{version:020}.json").unlink()
     refused(tmp_path / "in", "STRANDLINE_RECORDING_INCOMPLETE", replay="max")
     assert driver(tmp_path / "in", replay="max", startingVersion="4").initial()["commit"] == 4
+
+
+def test_the_end_is_decided_once(tmp_path: Path) -> None:
+    """A commit that comes later, by a clock that is behind, is no part of a replay that has begun."""
+    path = tmp_path / "in"
+    channel = recorded(path)
+    moment = {"endingTimestamp": "1970-01-01T23:00Z"}
+    begun = driver(path, replay="max", **moment).initial()
+    assert begun["until"] == [5, f"endingTimestamp = {23 * HOUR_MS} ms since 1970"]
+    add(channel, 6, [6])
+    made_at(path, *(HOUR_MS * n for n in (0, 1, 2, 3, 4, 5, 4)))
+    ended = driver(path, replay="max", **moment).end_of_batch(begun, UNLIMITED)
+    assert (ended["commit"], ended["frontier"], ended["until"]) == (6, [5], begun["until"])
+    assert driver(path, replay="max", **moment).initial()["until"][0] == 6
+
+
+def test_a_moment_ends_a_replay_before_the_first_commit_that_is_later(tmp_path: Path) -> None:
+    recorded(tmp_path / "in")
+    made_at(tmp_path / "in", *(HOUR_MS * n for n in (1, 2, 9, 3, 9, 4)))
+    until = driver(tmp_path / "in", replay="max", endingTimestamp="1970-01-01T05:00Z").initial()["until"]
+    assert until[0] == 1
+    until = driver(tmp_path / "in", replay="max", startingVersion="3", endingTimestamp="1970-01-01T05:00Z").initial()["until"]
+    assert until[0] == 3
+
+
+def test_another_end_than_the_query_began_with_is_refused(tmp_path: Path) -> None:
+    recorded(tmp_path / "in")
+    begun = driver(tmp_path / "in", replay="max", endingVersion="3").initial()
+    assert driver(tmp_path / "in", replay="10x", endingVersion="3").end_of_batch(begun, UNLIMITED)
+    for other in ({"endingVersion": "4"}, {"endingFrontier": "3"}, {}):
+        with pytest.raises(StrandlineError, match="reads .* until endingVersion = 3, but") as caught:
+            driver(tmp_path / "in", replay="max", **other).end_of_batch(begun, UNLIMITED)
+        assert caught.value.condition == "STRANDLINE_CHECKPOINT_MISMATCH"
+    endless = driver(tmp_path / "in").initial()
+    with pytest.raises(StrandlineError, match="until it is stopped, but the options now say endingVersion = 3"):
+        driver(tmp_path / "in", replay="max", endingVersion="3").end_of_batch(endless, UNLIMITED)
+
+
+def test_a_channel_may_be_quiet_beside_one_that_is_played(tmp_path: Path) -> None:
+    for name in ("busy", "quiet"):
+        recorded(tmp_path / name)
+    made_at(tmp_path / "busy", *(HOUR_MS * n for n in range(20, 26)))
+    source = several({name: tmp_path / name for name in ("busy", "quiet")}, startingTimestamp="1970-01-01T19:00Z", replay="max")
+    begun = source.initial()
+    end = source.end_of_batch(begun, UNLIMITED)
+    assert [end["channels"][name]["commit"] for name in ("busy", "quiet")] == [6, 6]
+    late = several({name: tmp_path / name for name in ("busy", "quiet")}, startingTimestamp="1970-01-03", replay="max")
+    with pytest.raises(StrandlineError, match="STRANDLINE_RECORDING_EMPTY.*/busy it begins with version 6 .*/quiet it begins"):
+        late.initial()
 
 
 # ---- the pace ------------------------------------------------------------------------------------------------------------
@@ -217,9 +280,102 @@ def test_a_commit_is_taken_when_it_is_due(
         assert taken in (due, most)
 
 
+class Waits(list[float]):
+    """The pauses of a source, which take no time: its clock is set instead."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        self.now = 0.0
+        monkeypatch.setattr("pyspark_strandline.read.driver.Pace", lambda speed: Pace(speed, lambda: self.now))
+        monkeypatch.setattr("pyspark_strandline.read.driver.sleep_while_asked", self._sleep)
+
+    def _sleep(self, seconds: float) -> None:
+        self.append(seconds)
+        self.now += seconds
+
+    def of(self, source: Driver, at: dict[str, object]) -> tuple[list[float], dict[str, object]]:
+        """Return the whole pause before each batch of a query with the trigger availableNow, and where it ends."""
+        source.stop_at_newest()
+        pauses: list[float] = []
+        while True:
+            self.clear()
+            end = source.end_of_batch(at, UNLIMITED)
+            if end is at:
+                return pauses, at
+            pauses.append(sum(self))
+            at = end
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> Waits:
+    return Waits(monkeypatch)
+
+
+def test_a_commit_without_a_moment_is_due_with_the_one_before(tmp_path: Path, waits: Waits) -> None:
+    recorded(tmp_path / "in", commits=4)
+    for moments, pauses in (
+        ((0, 0, 1_700_000_000_000, 1_700_000_060_000, 0), [0, 60]),
+        ((-5, 1 << 70, 1_700_000_000_000, 1_700_000_060_000, 1 << 200), [0, 60]),
+        ((0, 0, 0, 0, 0), [0]),
+    ):
+        made_at(tmp_path / "in", *moments)
+        source = driver(tmp_path / "in", replay="realtime")
+        assert waits.of(source, source.initial())[0] == pauses, moments
+
+
+def test_a_pause_of_years_has_parts(tmp_path: Path, waits: Waits) -> None:
+    recorded(tmp_path / "in", commits=2)
+    made_at(tmp_path / "in", 1, 1, 1_000_001)
+    source = driver(tmp_path / "in", replay="0.001x")
+    source.stop_at_newest()
+    end = source.end_of_batch(source.end_of_batch(source.initial(), UNLIMITED), UNLIMITED)
+    assert (end["commit"], sum(waits), max(waits)) == (3, 1e6, 60)
+
+
+def test_the_pace_begins_with_the_first_commit_that_has_something(tmp_path: Path, waits: Waits) -> None:
+    """Also after a restart: neither the pause behind a quiet commit is played, nor that before the query was stopped."""
+    channel = recorded(tmp_path / "in", commits=1)
+    quiet(tmp_path / "in", 2)
+    add(channel, 2, [2])
+    quiet(tmp_path / "in", 4)
+    for n in (3, 4):
+        add(channel, n, [n])
+    # The clocks of commits 5 and 6 are behind.
+    made_at(tmp_path / "in", *(1 + HOUR_MS * n for n in (0, 7, 9, 11, 13, 10, 12)))
+    source = driver(tmp_path / "in", replay="realtime")
+    first = source.initial()
+    assert waits.of(source, first)[0] == [0, 4 * 3600, 2 * 3600]  # commits 1, 3, and 5 with 6
+    source = driver(tmp_path / "in", replay="realtime")
+    at = source.end_of_batch(first, AdmissionLimits(1, None))
+    assert at["commit"] == 2
+    again = driver(tmp_path / "in", replay="realtime")
+    assert waits.of(again, at)[0] == [0, 2 * 3600]
+    third = driver(tmp_path / "in", replay="realtime").end_of_batch(at, UNLIMITED)
+    assert third["commit"] == 4
+    fifth = driver(tmp_path / "in", replay="realtime").end_of_batch(third, UNLIMITED)
+    assert fifth["commit"] == 7  # they are due together
+
+
+def test_a_channel_that_is_over_does_not_begin_the_pace(tmp_path: Path, waits: Waits) -> None:
+    for name in ("short", "long"):
+        recorded(tmp_path / name, commits=2)
+    made_at(tmp_path / "short", *(1 + HOUR_MS * n for n in (0, 1, 2)))
+    made_at(tmp_path / "long", *(1 + HOUR_MS * n for n in (0, 10, 11)))
+    paths = {name: tmp_path / name for name in ("short", "long")}
+    source = several(paths, replay="realtime")
+    assert waits.of(source, source.initial())[0] == [0, 3600, 8 * 3600, 3600]
+    source = several(paths, replay="realtime")
+    at = source.initial()
+    source.stop_at_newest()
+    for _ in range(2):
+        at = source.end_of_batch(at, UNLIMITED)
+    assert [at["channels"][name]["commit"] for name in ("short", "long")] == [3, 1]
+    assert waits.of(several(paths, replay="realtime"), at)[0] == [0, 3600]
+
+
 def test_a_replay_has_the_pauses_of_the_recording(spark: Any, tmp_path: Path) -> None:
     recorded(tmp_path / "in", commits=3)
-    made_at(tmp_path / "in", 0, 0, 20_000, 40_000)
+    made_at(tmp_path / "in", 1, 1, 20_001, 40_001)
     began = time.monotonic()
     progress = run(stream(spark, tmp_path / "in", replay="10x"), tmp_path / "out", tmp_path / "checkpoint")
     assert time.monotonic() - began >= 4

@@ -1,34 +1,124 @@
-"""Where a replay ends: the option ``endingFrontier``."""
+"""Where a replay ends: the options ``endingVersion``, ``endingTimestamp`` and ``endingFrontier``."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import time
+from dataclasses import dataclass
 
+from pyspark_strandline.options import ReadOptions
 from pyspark_strandline.read import errors
+from pyspark_strandline.read.log_cursor import LogCursor
 from strandline.channel import Channel
 from strandline.errors import TimeError
 from strandline.time.antichain import Antichain
 from strandline.time.path.entry import Entry
 from strandline.time.time_text import parse_time
 
-__all__ = ["end_of_replay"]
+__all__ = ["End", "asked_end", "end_of_replay"]
 
 
-def end_of_replay(frontier: str | None, channel: Channel, entry: Entry | None) -> Callable[[Antichain], bool] | None:
-    """Return what says for a channel's frontier whether a replay ends there: it closes all times before the given one.
+@dataclass(frozen=True)
+class End:
+    """The last commit of a replay. Every offset of the query has it, so that it is the same after each restart.
+
+    Attributes:
+        version: The version of that commit. It is before the first one if there is nothing to play.
+        asked: The option that asked for it, as text.
+
+    >>> End.from_json(End(7, "endingFrontier = 3").to_json())
+    End(version=7, asked='endingFrontier = 3')
+    """
+
+    version: int
+    asked: str
+
+    def to_json(self) -> list[object]:
+        """Return the JSON array."""
+        return [self.version, self.asked]
+
+    @classmethod
+    def from_json(cls, value: object) -> End | None:
+        """Read the array; ``None`` if there is none. Raises ``ValueError``."""
+        match value:
+            case None:
+                return None
+            case [int(version), str(asked)] if not isinstance(version, bool) and version >= -1:
+                return cls(version, asked)
+        raise ValueError(f"until must be a version and an option, but is {value!r}"[:300])
+
+
+def asked_end(options: ReadOptions) -> str | None:
+    """Return the option that asks for an end, as text; ``None`` if there is none."""
+    if options.ending_version is not None:
+        return f"endingVersion = {options.ending_version}"
+    if options.ending_timestamp_ms is not None:
+        return f"endingTimestamp = {options.ending_timestamp_ms} ms since 1970"
+    return None if options.ending_frontier is None else f"endingFrontier = {options.ending_frontier}"
+
+
+def end_of_replay(options: ReadOptions, cursor: LogCursor, entry: Entry | None, begin: int) -> End | None:
+    """Decide where a replay ends that begins with a version; ``None`` if it has no end.
 
     Args:
-        frontier: A time as text, or a JSON list of several; ``None`` if the replay does not end so.
-        channel: The channel.
-        entry: How its times enter the domain of a source of several channels, in which the frontier is.
+        options: The source's options for this channel.
+        cursor: The cursor in its log.
+        entry: How its times enter the domain of a source of several channels, in which ``endingFrontier`` is.
+        begin: The version of the first commit to play.
 
     Raises:
-        StrandlineError: ``STRANDLINE_OPTION_INVALID``.
+        StrandlineError: ``STRANDLINE_VERSION_MISSING``, ``STRANDLINE_OPTION_INVALID`` or ``STRANDLINE_RECORDING_END_MISSING``.
     """
-    if frontier is None:
+    asked, newest = asked_end(options), cursor.newest()
+    if asked is None:
         return None
-    entry = entry or Entry(channel.domain, channel.domain)
+    version = newest
+    if options.ending_version is not None:
+        version = options.ending_version
+        if version > newest:
+            raise errors.version_missing("endingVersion", version, cursor.channel.path, newest)
+    elif options.ending_timestamp_ms is not None:
+        version = _last_before(options.ending_timestamp_ms, cursor, begin)
+    elif options.ending_frontier is not None:
+        version = _first_closing(_parse(options.ending_frontier, entry or _same(cursor.channel)), cursor, entry, begin, asked)
+    return End(version, asked)
+
+
+def _last_before(moment_ms: int, cursor: LogCursor, begin: int) -> int:
+    """Return the version before the first commit of the replay that was made later than a moment."""
+    newest = cursor.newest()
+    for version in range(begin, newest + 1):
+        if (cursor.read(version) or cursor.require(version)).timestamp_ms > moment_ms:
+            return version - 1
+    if moment_ms > time.time() * 1000:
+        raise errors.option_invalid_end_future(moment_ms, cursor.channel.path, newest)
+    return newest
+
+
+def _first_closing(wanted: Antichain, cursor: LogCursor, entry: Entry | None, begin: int, asked: str) -> int:
+    """Return the first version, or the one before the replay, after which all times before a frontier are closed."""
+    channel = cursor.channel
+    entry = entry or _same(channel)
+
+    def is_closed(version: int) -> bool:
+        return wanted.dominates(
+            entry.antichain(channel.frontier_at(version) if version >= 0 else Antichain.least(channel.domain))
+        )
+
+    low, high = begin - 1, cursor.newest()
+    if not is_closed(high):
+        raise errors.recording_end_missing(asked, channel.path, channel.frontier_at(high))
+    while low < high:  # a frontier only advances
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_closed(middle) else (middle + 1, high)
+    return high
+
+
+def _same(channel: Channel) -> Entry:
+    return Entry(channel.domain, channel.domain)
+
+
+def _parse(frontier: str, entry: Entry) -> Antichain:
     try:
         texts = json.loads(frontier)
     except ValueError:
@@ -36,7 +126,6 @@ def end_of_replay(frontier: str | None, channel: Channel, entry: Entry | None) -
     if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
         texts = [frontier]
     try:
-        wanted = Antichain(entry.inner, [parse_time(entry.inner, text, "endingFrontier") for text in texts])
+        return Antichain(entry.inner, [parse_time(entry.inner, text, "endingFrontier") for text in texts])
     except TimeError as error:
         raise errors.option_invalid_end(frontier, error) from error
-    return lambda reached: wanted.dominates(entry.antichain(reached))
