@@ -18,13 +18,14 @@ from strandline.delta.data_file import DataFile
 from strandline.delta.data_file_columns import DataFiles
 from strandline.delta.storage import LOG_DIR, Store, commit_name, open_store
 
-__all__ = ["MAX_COMMIT_BYTES", "DeltaCommit", "DeltaLog", "check_nesting", "is_transaction"]
+__all__ = ["MAX_COMMIT_BYTES", "DeltaCommit", "DeltaLog", "check_nesting", "is_transaction", "moment_of"]
 
 MAX_COMMIT_BYTES = 256 << 20
 """A larger commit file is refused without parsing it, because others write the log."""
 
 _KINDS = ("add", "remove", "commitInfo", "txn", "metaData", "protocol", "cdc", "domainMetadata", "checkpointMetadata", "sidecar")
 _ADD = b'{"add"'
+_LAST_MS = 253_402_300_799_999  # the year 9999
 _MANY = 64
 """At least this many ``add`` actions are read as columns instead of one by one."""
 _DEEPEST = 4000
@@ -113,6 +114,15 @@ def _structure(text: bytes) -> tuple[Any, Any, bool]:
     outside = plain[~inside]
     broken = bool(inside[-1:].any() or (inside & (plain == _NEWLINE)).any())
     return outside, np.cumsum(_STEPS[outside], dtype=np.int32), not broken
+
+
+def moment_of(ms: int) -> int | None:
+    """Return a commit's moment, or ``None`` if it is not one that a calendar has. Others write the log.
+
+    >>> moment_of(1_357_106_400_000), moment_of(0), moment_of(1 << 80)
+    (1357106400000, None, None)
+    """
+    return ms if 0 < ms <= _LAST_MS else None
 
 
 class DeltaCommit:
@@ -213,12 +223,8 @@ class DeltaCommit:
 
     @property
     def made_ms(self) -> int | None:
-        """:attr:`timestamp_ms`, or ``None`` if the writer gave none that is after 1970 and has 64 bits.
-
-        >>> DeltaCommit(4, b'{"commitInfo":{"timestamp":17}}').made_ms, DeltaCommit(4, b'{"commitInfo":{}}').made_ms
-        (17, None)
-        """
-        return self.timestamp_ms if 0 < self.timestamp_ms < 1 << 63 else None
+        """:attr:`timestamp_ms`, or ``None`` if the writer gave none that is one (:func:`moment_of`)."""
+        return moment_of(self.timestamp_ms)
 
     @cached_property
     def files(self) -> DataFiles:

@@ -9,12 +9,13 @@ from typing import Any
 
 from strandline.channel import Channel, ProducerState
 from strandline.channel.statements.statement import REGISTRAR
+from strandline.delta.log import moment_of
 from strandline.delta.store_errors import without_secrets
 from strandline.errors import StrandlineError, printable
 from strandline.ingest.state.partition_state import PartitionState
 from strandline.ingest.state.query_entry import QueryEntry
 from strandline.ingest.state.registrar_state import RegistrarState
-from strandline.page.cursor import Cursor, moment_of, texts
+from strandline.page.cursor import Cursor, texts
 from strandline.page.model import ChannelView, Distance, Holding, Late, Problem, RowsByTime
 from strandline.report.holders import kind_of
 

@@ -19,20 +19,10 @@ from strandline.report.history import History
 from strandline.report.unread import UnreadRows
 from strandline.time.antichain import Antichain
 
-__all__ = ["Cursor", "moment_of"]
+__all__ = ["Cursor"]
 
-_LAST_MS = 253_402_300_799_999  # the year 9999
 _MOST_MOVES = 200
 _MOST_SEARCHES = 20
-
-
-def moment_of(ms: int) -> int | None:
-    """Return a commit's moment, or ``None`` if it is not one that a calendar has. Others write the log.
-
-    >>> moment_of(1_357_106_400_000), moment_of(0), moment_of(1 << 80)
-    (1357106400000, None, None)
-    """
-    return ms if 0 < ms <= _LAST_MS else None
 
 
 class _Rows(NamedTuple):
@@ -101,7 +91,7 @@ class Cursor:
         self.version = self.first = first
         """The newest, and the oldest, commit that was read."""
         commit = self.channel.log.read(first)
-        self.first_ms = None if commit is None else moment_of(commit.timestamp_ms)
+        self.first_ms = None if commit is None else commit.made_ms
         self.changed_ms = self.first_ms
         self._moved(first, self.first_ms)
         for state in [*(state for _, state in self.states), self.progress.get(REGISTRAR)]:
@@ -128,7 +118,7 @@ class Cursor:
             self._apply(known.get(version) or self.channel.log.require(version))
 
     def _apply(self, commit: Commit) -> None:
-        ms = moment_of(commit.timestamp_ms)
+        ms = commit.made_ms
         self.version, self.changed_ms = commit.version, ms
         if self.refused is None:
             try:

@@ -12,7 +12,6 @@ from strandline.delta.table import Table
 from strandline.errors import StrandlineError, printable
 from strandline.ingest.late.late_table import check_storage, is_table
 from strandline.page.channel_view import problem_of
-from strandline.page.cursor import moment_of
 from strandline.page.model import LateTableView
 
 __all__ = ["LateTables"]
@@ -70,7 +69,7 @@ class _LateTable:
         files = self._table.files(self.version, stats=True)
         self._count(files)
         newest = self._table.log.read(self.version)
-        self.changed_ms = None if newest is None else moment_of(newest.timestamp_ms)
+        self.changed_ms = None if newest is None else newest.made_ms
 
     def _count(self, files: Iterable[DataFile]) -> None:
         for n, file in enumerate(files):
@@ -103,5 +102,5 @@ class _LateTable:
             if commit.removes_files or commit.metadata_changed:
                 self._load()
                 return
-            self.version, self.changed_ms = commit.version, moment_of(commit.timestamp_ms)
+            self.version, self.changed_ms = commit.version, commit.made_ms
             self._count(commit.files)

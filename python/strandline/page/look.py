@@ -11,13 +11,14 @@ from functools import partial
 from hashlib import sha256
 
 from strandline.channel import Channel
+from strandline.delta.log import moment_of
 from strandline.delta.storage import location_of
 from strandline.delta.store_errors import without_secrets
 from strandline.errors import ScopeError, StrandlineError, printable
 from strandline.ingest.names import late_path_beside
 from strandline.ingest.state.registrar_state import RegistrarState
 from strandline.page.channel_view import late_counts, problem_of, view_of
-from strandline.page.cursor import Cursor, moment_of
+from strandline.page.cursor import Cursor
 from strandline.page.graph import Shown, graph_of
 from strandline.page.late import LateTables
 from strandline.page.model import Attention, ChannelView, Culprit, LateTableView, Page, Problem, Since
