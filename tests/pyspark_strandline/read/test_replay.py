@@ -414,7 +414,8 @@ query = writer.start()
 while not query.recentProgress:
     time.sleep(0.05)
 time.sleep(1)  # the query waits for a commit that is due in an hour
-daemons = [p for p in jvm.children() if "pyspark_strandline.source_daemon" in p.cmdline()]
+found = psutil.process_iter(["ppid", "cmdline"])  # a process may end meanwhile
+daemons = [p for p in found if p.info["ppid"] == jvm.pid and "pyspark_strandline.source_daemon" in (p.info["cmdline"] or ())]
 forks = [fork for daemon in daemons for fork in daemon.children()]
 assert len(forks) == 1 and query.isActive, (forks, query.isActive)
 began = time.monotonic()
