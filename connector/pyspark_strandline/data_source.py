@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, NoReturn
 
 from pyspark.sql.datasource import DataSource
@@ -47,7 +48,13 @@ class StrandlineDataSource(DataSource):
 
             return Inputs(options).schema()
         channel = Channel.open(options.path, options.storage)
-        return spark_schema(channel.schema, channel.time_column, channel.domain, options.columns)
+        result = spark_schema(channel.schema, channel.time_column, channel.domain, options.columns)
+        if options.starting_frontier is not None:
+            from pyspark_strandline.read.replay.frontier import SINCE_KEY, parse_frontier
+
+            since = parse_frontier("startingFrontier", options.starting_frontier, channel.domain)
+            result[channel.time_column].metadata[SINCE_KEY] = json.dumps(since.to_json())
+        return result
 
     @without_stack
     def reader(self, schema: StructType) -> RowsReader | ProgressReader:
@@ -70,6 +77,8 @@ class StrandlineDataSource(DataSource):
             raise errors.extension_missing_for_operators()
         if options.extension != __version__:
             raise errors.extension_version(options.extension, __version__)
+        if options.starting_frontier is not None and options.since != options.starting_frontier:
+            raise errors.option_invalid_since(options.starting_frontier)
         self._check(schema)
         return StreamReader(options, schema)
 

@@ -112,6 +112,14 @@ def option_invalid_blank(option: str) -> StrandlineError:
     )
 
 
+def option_invalid_since(frontier: str) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_OPTION_INVALID",
+        f"Option startingFrontier is {frontier[:300]!r}, but this query's plan does not leave out the rows before.",
+        "Read the channel by its path, with spark.readStream.format('strandline').load(path).",
+    )
+
+
 def option_invalid_columns(unknown: list[str], columns: list[str]) -> StrandlineError:
     return StrandlineError(
         "STRANDLINE_OPTION_INVALID",

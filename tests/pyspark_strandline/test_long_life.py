@@ -32,7 +32,9 @@ _KEPT = {
 _IN_MEMORY = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
-    )
+    ),
+    # Spark leaves two threads behind each time that its maintenance finds no session, also without Strandline.
+    "spark.sql.streaming.stateStore.maintenanceInterval": "10h",
 }
 _OFTEN = {"spark.sql.streaming.stateStore.maintenanceInterval": "1s"}
 """Spark unloads the stores of an ended query in its next round of maintenance."""

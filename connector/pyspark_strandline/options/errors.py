@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from strandline.errors import StrandlineError
 
 
-def option_conflict_beginning() -> StrandlineError:
+def option_conflict_beginning(names: Iterable[str]) -> StrandlineError:
     return StrandlineError(
         "STRANDLINE_OPTION_CONFLICT",
-        "The options startingVersion and startingTimestamp are both given.",
+        f"The options {' and '.join(names)} are given together.",
         "Give one of them.",
     )
 
@@ -79,10 +79,10 @@ def option_conflict_replay(start: str) -> StrandlineError:
     )
 
 
-def option_conflict_replay_resume() -> StrandlineError:
+def option_conflict_resume(name: str) -> StrandlineError:
     return StrandlineError(
         "STRANDLINE_OPTION_CONFLICT",
-        "The options replay and resume are both given, but a resumed query goes on where another one has stopped.",
+        f"The options {name} and resume are both given, but a resumed query goes on where another one has stopped.",
         "Give one of them.",
     )
 

@@ -20,7 +20,18 @@ from pyspark_strandline.options.parsers import (
     timestamp_ms,
     whole_number,
 )
-from pyspark_strandline.options.table import ABOVE, EXTENSION, Channels, Method, fields, option, parse, rows, storage_options
+from pyspark_strandline.options.table import (
+    ABOVE,
+    EXTENSION,
+    SINCE,
+    Channels,
+    Method,
+    fields,
+    option,
+    parse,
+    rows,
+    storage_options,
+)
 from strandline.loop import LoopQuery
 
 __all__ = ["ONE_CHANNEL", "ReadOptions"]
@@ -47,6 +58,7 @@ class ReadOptions:
 
     path: str = option("path", text, "")
     extension: str | None = option(EXTENSION, text)
+    since: str | None = option(SINCE, text)
     starting_version: int | str | None = option(
         "startingVersion",
         starting_version,
@@ -62,6 +74,14 @@ class ReadOptions:
         channels=Channels.NO_LOOP,
         doc="from the first commit made at or after it: a date or a [timestamp](times.md) (UTC unless it has a time zone), no "
         "number since 1970",
+    )
+    starting_frontier: str | None = option(
+        "startingFrontier",
+        text,
+        method=Method.STREAM,
+        channels=Channels.ONE,
+        doc="the rows at times that this frontier has not closed, and no others, whichever commits they came in: a time, or a "
+        "JSON list of several as text",
     )
     replay: float | None = option(
         "replay",
@@ -228,8 +248,11 @@ class ReadOptions:
 
     def _check_beginning(self) -> None:
         """Raise for options that say in two ways where a query begins."""
-        if {"startingVersion", "startingTimestamp"} <= self.given:
-            raise errors.option_conflict_beginning()
+        beginnings = [name for name in ("startingVersion", "startingTimestamp", "startingFrontier") if name in self.given]
+        if len(beginnings) > 1:
+            raise errors.option_conflict_beginning(beginnings)
+        if self.starting_frontier is not None and self.resume is not None:
+            raise errors.option_conflict_resume("startingFrontier")
         if self.channels is not None and isinstance(self.starting_version, int):
             raise errors.option_conflict_version("startingVersion", self.starting_version)
         if self.producer is not None and self.resume is None:
@@ -245,7 +268,7 @@ class ReadOptions:
         if self.replay is not None and self.starting_version in ("latest", "snapshot"):
             raise errors.option_conflict_replay(str(self.starting_version))
         if self.replay is not None and self.resume is not None:
-            raise errors.option_conflict_replay_resume()
+            raise errors.option_conflict_resume("replay")
         if self.channels is not None and self.ending_version is not None:
             raise errors.option_conflict_version("endingVersion", self.ending_version)
 

@@ -14,6 +14,7 @@ from pyspark_strandline.options.parsers import text
 __all__ = [
     "ABOVE",
     "EXTENSION",
+    "SINCE",
     "Channels",
     "Method",
     "Option",
@@ -27,6 +28,8 @@ __all__ = [
 
 EXTENSION = "strandline.extension"
 """The shim sets this option. It shows the Python reader that the session has the extension."""
+SINCE = "strandline.since"
+"""The shim sets this option to what ``startingFrontier`` was. It shows the Python reader that the plan leaves out other rows."""
 
 ABOVE = ""
 """The doc of an option that the row above describes too."""
@@ -135,7 +138,7 @@ def parse(table: type[Any], options: Mapping[str, str], what: str, passed: Seque
         if name is None:
             near = difflib.get_close_matches(key.lower(), proper, n=1)
             hint = f"Did you mean {proper[near[0]]}? " if near else ""
-            valid = ", ".join(sorted((n for n in known if n != EXTENSION), key=str.lower))
+            valid = ", ".join(sorted((n for n in known if n not in (EXTENSION, SINCE)), key=str.lower))
             raise errors.option_unknown(key, what, hint, valid)
         values[name] = known[name](name, value)
     several = next((name for name in ("outputs", "channels") if name in values), None)

@@ -11,6 +11,7 @@ from pyspark_strandline.read.admission_limits import AdmissionLimits
 from pyspark_strandline.read.log_cursor import LogCursor
 from pyspark_strandline.read.offset import SNAPSHOT_UNCHOSEN, Offset
 from pyspark_strandline.read.replay.end import asked_end, end_of_replay
+from pyspark_strandline.read.replay.frontier import parse_frontier
 from strandline.channel import Channel, Commit, Progress
 from strandline.channel.statements.beginning import Beginning
 from strandline.channel.statements.inputs import Input
@@ -75,23 +76,40 @@ class BatchPlanner:
         return self._initial
 
     def _first(self) -> Offset:
-        channel, start = self._channel, self._options.starting_version
+        channel, start, since = self._channel, self._options.starting_version, self._options.starting_frontier
         if self._options.starting_timestamp_ms is not None:
             start = self.cursor.first_at(self._options.starting_timestamp_ms)
         if start is None:
             start = 0 if self.cursor.is_whole() else "snapshot"
             if start == "snapshot" and self._options.replay is not None:
                 raise errors.recording_incomplete(channel.path)
+            if start == 0 and since is not None:
+                start = self._first_open(parse_frontier("startingFrontier", since, channel.domain))
         least = Antichain.least(channel.domain)
         if start == "snapshot":
-            return Offset(channel.table_id, 0, 0, least, SNAPSHOT_UNCHOSEN)
+            return Offset(channel.table_id, 0, 0, least, SNAPSHOT_UNCHOSEN, since=since)
         newest = self.cursor.newest()
         version = newest + 1 if start == "latest" else int(start)
         if version > newest + 1:
             raise errors.version_missing("startingVersion", version, channel.path, newest)
         frontier = channel.frontier_at(version - 1) if version > 0 else least
         until = None if self._options.replay is None else end_of_replay(self._options, self.cursor, self._entry, version)
-        return Offset(channel.table_id, version, 0, frontier, began=Beginning(commit=version, lossy=self._is_lossy), until=until)
+        began = Beginning(commit=version, lossy=self._is_lossy)
+        return Offset(channel.table_id, version, 0, frontier, began=began, until=until, since=since)
+
+    def _first_open(self, since: Antichain) -> int:
+        """Return the first version that may have a row at a time that a frontier has not closed. The log has all versions."""
+        newest = self.cursor.newest()
+        for version in range(newest + 1):
+            commit = self.cursor.read(version) or self.cursor.require(version)
+            said = commit.statement
+            if commit.adds_files and (
+                said is None
+                or any(since.less_equal(time) for time, _ in said.times)
+                or any(since.less_equal(span.high) for span in said.spans)
+            ):
+                return version
+        return newest + 1
 
     def is_over(self, at: Offset) -> bool:
         """Whether a replay has no commit from ``at`` on."""
@@ -161,11 +179,14 @@ class BatchPlanner:
             checks_newest: Whether a look that finds no commit checks that the newest one is still that of this table.
 
         Raises:
-            StrandlineError: ``STRANDLINE_CHECKPOINT_MISMATCH`` if a replay has begun with another end than the options give.
+            StrandlineError: ``STRANDLINE_CHECKPOINT_MISMATCH`` if the query has begun with another ``startingFrontier``, or with
+                another end of a replay, than the options give.
         """
         asked, was = asked_end(self._options), None if begin.until is None else begin.until.asked
         if asked != was:
             raise errors.checkpoint_mismatch_end(self._channel.path, was, asked)
+        if begin.since != self._options.starting_frontier:
+            raise errors.checkpoint_mismatch_since(self._channel.path, begin.since, self._options.starting_frontier)
         if begin.snapshot is None:
             return self._batch_in_log(begin, limits, checks_newest)
         return ChannelBatch(begin, self._end_in_snapshot(begin, limits))
@@ -240,9 +261,11 @@ class BatchPlanner:
         left = files.sizes[begin.within(len(files)).file :]
         taken = limits.take(left)
         if taken < len(left):
-            return Offset(begin.channel, version + 1, begin.file + taken, begin.frontier, version, after, began)
+            at = begin.file + taken
+            return replace(begin, commit=version + 1, file=at, snapshot=version, after=after, began=began)
         self._progress = self._channel.progress_at(version)
-        return Offset(begin.channel, version + 1, 0, self._progress.frontier, after=after, began=began)
+        frontier = self._progress.frontier
+        return replace(begin, commit=version + 1, file=0, frontier=frontier, snapshot=None, after=after, began=began)
 
     def _batch_in_log(self, begin: Offset, limits: AdmissionLimits, checks_newest: bool) -> ChannelBatch:
         progress = self._progress_before(begin)

@@ -75,6 +75,14 @@ def checkpoint_mismatch_end(path: str, had: str | None, asked: str | None) -> St
     )
 
 
+def checkpoint_mismatch_since(path: str, had: str | None, asked: str | None) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_CHECKPOINT_MISMATCH",
+        f"The checkpoint is of a query that reads {path} with startingFrontier = {had}, but the option is now {asked}.",
+        "Give the option as before, or use a new checkpoint.",
+    )
+
+
 def checkpoint_mismatch_loop(queries: Iterable[str], *, had_several: bool) -> StrandlineError:
     return StrandlineError(
         "STRANDLINE_CHECKPOINT_MISMATCH",
@@ -274,10 +282,10 @@ def option_conflict_rounds(most: int, names: Iterable[str]) -> StrandlineError:
     )
 
 
-def option_invalid_end(value: str, why: object) -> StrandlineError:
+def option_invalid_frontier(name: str, value: str, why: object) -> StrandlineError:
     return StrandlineError(
         "STRANDLINE_OPTION_INVALID",
-        f"Option endingFrontier is {value[:300]!r}, which is no frontier: {why}",
+        f"Option {name} is {value[:300]!r}, which is no frontier: {why}",
         'Give a time, or a JSON list of several as text, such as ["(epoch=1, iter=3)", "(epoch=2, iter=0)"].',
     )
 

@@ -26,7 +26,8 @@ class Offset:
     :attr:`newest` from any other of its version (:attr:`strandline.channel.Commit.identity`). It is ``None`` where nothing was
     read yet. ``began`` says where the query began to read the channel. Every later offset has it, because Spark asks for the
     beginning of a new query only. It is ``None`` before a first snapshot is chosen, and after one that only a later release
-    knows. ``until`` is where a replay ends, which is decided once; every later offset has it too.
+    knows. ``until`` is where a replay ends, which is decided once, and ``since`` is the option ``startingFrontier``; every later
+    offset has them too.
     """
 
     channel: str
@@ -37,6 +38,7 @@ class Offset:
     after: str | None = None
     began: Beginning | None = None
     until: End | None = None
+    since: str | None = None
 
     @property
     def newest(self) -> int:
@@ -65,6 +67,8 @@ class Offset:
             result["began"] = self.began.to_json()
         if self.until is not None:
             result["until"] = self.until.to_json()
+        if self.since is not None:
+            result["since"] = self.since
         result["frontier"] = self.frontier.to_json()
         return result
 
@@ -94,7 +98,11 @@ class Offset:
             began, until = Beginning.from_json(value.get("began")), End.from_json(value.get("until"))
         except ValueError as error:
             raise errors.offset_invalid(value, str(error)) from error
-        offset = cls(channel, _count(value, "commit"), _count(value, "file"), frontier, _snapshot(value), after, began, until)
+        since = value.get("since")
+        if since is not None and not isinstance(since, str):
+            raise errors.offset_invalid(value, "since must be the text of a frontier")
+        commit, file = _count(value, "commit"), _count(value, "file")
+        offset = cls(channel, commit, file, frontier, _snapshot(value), after, began, until, since)
         if offset.snapshot is not None and frontier != Antichain.least(domain):
             raise errors.offset_invalid(value, "its frontier must be the least one while the first snapshot is read")
         if offset.snapshot == SNAPSHOT_UNCHOSEN and (offset.commit, offset.file) != (0, 0):

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import dataclass
 
 from pyspark_strandline.options import ReadOptions
 from pyspark_strandline.read import errors
 from pyspark_strandline.read.log_cursor import LogCursor
-from strandline.channel import Channel
-from strandline.errors import TimeError
+from pyspark_strandline.read.replay.frontier import parse_frontier
 from strandline.time.antichain import Antichain
 from strandline.time.path.entry import Entry
-from strandline.time.time_text import parse_time
 
 __all__ = ["End", "asked_end", "end_of_replay"]
 
@@ -80,7 +77,9 @@ def end_of_replay(options: ReadOptions, cursor: LogCursor, entry: Entry | None, 
     elif options.ending_timestamp_ms is not None:
         version = _last_before(options.ending_timestamp_ms, cursor, begin)
     elif options.ending_frontier is not None:
-        version = _first_closing(_parse(options.ending_frontier, entry or _same(cursor.channel)), cursor, entry, begin, asked)
+        entry = entry or Entry(cursor.channel.domain, cursor.channel.domain)
+        wanted = parse_frontier("endingFrontier", options.ending_frontier, entry.inner)
+        version = _first_closing(wanted, cursor, entry, begin, asked)
     return End(version, asked)
 
 
@@ -95,10 +94,9 @@ def _last_before(moment_ms: int, cursor: LogCursor, begin: int) -> int:
     return newest
 
 
-def _first_closing(wanted: Antichain, cursor: LogCursor, entry: Entry | None, begin: int, asked: str) -> int:
+def _first_closing(wanted: Antichain, cursor: LogCursor, entry: Entry, begin: int, asked: str) -> int:
     """Return the first version, or the one before the replay, after which all times before a frontier are closed."""
     channel = cursor.channel
-    entry = entry or _same(channel)
 
     def is_closed(version: int) -> bool:
         return wanted.dominates(
@@ -112,20 +110,3 @@ def _first_closing(wanted: Antichain, cursor: LogCursor, entry: Entry | None, be
         middle = (low + high) // 2
         low, high = (low, middle) if is_closed(middle) else (middle + 1, high)
     return high
-
-
-def _same(channel: Channel) -> Entry:
-    return Entry(channel.domain, channel.domain)
-
-
-def _parse(frontier: str, entry: Entry) -> Antichain:
-    try:
-        texts = json.loads(frontier)
-    except ValueError:
-        texts = None
-    if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
-        texts = [frontier]
-    try:
-        return Antichain(entry.inner, [parse_time(entry.inner, text, "endingFrontier") for text in texts])
-    except TimeError as error:
-        raise errors.option_invalid_end(frontier, error) from error

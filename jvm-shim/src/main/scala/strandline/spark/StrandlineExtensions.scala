@@ -16,7 +16,7 @@ import strandline.spark.plan.{
   TimePrefixRule, TimeTransformStrategy
 }
 import strandline.spark.planner.{FrontierRule, LoopBodyRule}
-import strandline.spark.scan.{NativeScanRule, UnconstrainedStrategy}
+import strandline.spark.scan.{NativeScanRule, SinceRule, UnconstrainedStrategy}
 import strandline.spark.state.StateMetadataRule
 import strandline.spark.tables.TableVersionRule
 import strandline.spark.time.TransformTime
@@ -60,6 +60,7 @@ class StrandlineExtensions extends SparkSessionExtensionsProvider {
       extensions.injectResolutionRule(session => new TableWriteRule(session.asInstanceOf[classic.SparkSession]))
       extensions.injectResolutionRule(session => new LateTableRule(session.asInstanceOf[classic.SparkSession]))
       extensions.injectResolutionRule(_ => LateExtensionOptionRule)
+      extensions.injectResolutionRule(_ => SinceRule)
       extensions.injectResolutionRule(_ => ForkedSourceRule)
       extensions.injectPostHocResolutionRule(_ => TagRule)
       extensions.injectPostHocResolutionRule(_ => TimePrefixRule)

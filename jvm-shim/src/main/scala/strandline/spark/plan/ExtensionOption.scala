@@ -15,6 +15,18 @@ private[spark] object ExtensionOption {
   val Key = "strandline.extension"
 
   def isOurs(format: String): Boolean = format.toLowerCase(Locale.ROOT).startsWith("strandline")
+
+  /** Sets an option of a source that is resolved already. Spark creates the Python source again when the stream starts. */
+  def add(relation: StreamingRelationV2, table: PythonTable, key: String, value: String): StreamingRelationV2 = {
+    val source = new PythonDataSourceV2
+    source.setShortName(table.name)
+    val options = new HashMap[String, String](relation.extraOptions.asCaseSensitiveMap)
+    options.put(key, value)
+    relation.copy(
+      source = Some(source),
+      table = source.getTable(table.schema, Array.empty, Collections.emptyMap[String, String]),
+      extraOptions = new CaseInsensitiveStringMap(options))
+  }
 }
 
 /**
@@ -35,22 +47,14 @@ object ExtensionOptionRule extends Rule[LogicalPlan] {
 
 /**
  * Sets the option on a source that was resolved without it, as in a session with Hive's catalog (such as the `pyspark`
- * shell's). Spark creates the Python source again, with the option, when the stream starts.
+ * shell's).
  */
 object LateExtensionOptionRule extends Rule[LogicalPlan] {
   import ExtensionOption._
 
   override def apply(plan: LogicalPlan): LogicalPlan = plan.resolveOperators {
     case relation @ StreamingRelationV2(_, name, table: PythonTable, options, _, _, _, _, _)
-        if isOurs(name) && !options.containsKey(Key) =>
-      val source = new PythonDataSourceV2
-      source.setShortName(name)
-      val withKey = new HashMap[String, String](options.asCaseSensitiveMap)
-      withKey.put(Key, BuildInfo.version)
-      relation.copy(
-        source = Some(source),
-        table = source.getTable(table.schema, Array.empty, Collections.emptyMap[String, String]),
-        extraOptions = new CaseInsensitiveStringMap(withKey))
+        if isOurs(name) && !options.containsKey(Key) => add(relation, table, Key, BuildInfo.version)
   }
 }
 
