@@ -91,7 +91,9 @@ def test_rows_since_a_partially_ordered_frontier(spark: Any, tmp_path: Path, dom
 def test_a_moment_is_a_frontier_of_timestamps(spark: Any, tmp_path: Path) -> None:
     channel = make_channel(tmp_path / "in", timestamp, producers=("a",))
     add(channel, [0], 1_000_000, 2_000_000, 3_000_000)
-    frame = stream(spark, tmp_path / "in", startingFrontier="1970-01-01T00:00:02Z")
+    # A user cannot say in the shim's place that the plan has the filter.
+    given = {"startingFrontier": "1970-01-01T00:00:02Z", "Strandline.Since": "1970-01-01T00:00:02Z"}
+    frame = stream(spark, tmp_path / "in", **given)
     run(frame, tmp_path / "out", tmp_path / "checkpoint")
     assert times(tmp_path / "out") == [datetime.fromtimestamp(second, timezone.utc) for second in (2, 3)]
 

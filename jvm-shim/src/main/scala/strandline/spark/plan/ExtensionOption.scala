@@ -5,6 +5,7 @@ import java.util.{Collections, HashMap, Locale}
 import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, UnresolvedDataSource}
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2
+import org.apache.spark.sql.catalyst.util.CaseInsensitiveMap
 import org.apache.spark.sql.execution.datasources.v2.python.{PythonDataSourceV2, PythonTable}
 import org.apache.spark.sql.execution.datasources.v2.python.strandline.ForkedSource
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
@@ -13,6 +14,9 @@ import strandline.spark.compat.BuildInfo
 /** The option that tells a strandline source that its session has the extension. Its value is the shim's version. */
 private[spark] object ExtensionOption {
   val Key = "strandline.extension"
+
+  /** The option that tells a source that the plan leaves out the rows before its starting frontier. Nobody else may set it. */
+  val Since = "strandline.since"
 
   def isOurs(format: String): Boolean = format.toLowerCase(Locale.ROOT).startsWith("strandline")
 
@@ -41,7 +45,7 @@ object ExtensionOptionRule extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan = plan.resolveOperators {
     case source: UnresolvedDataSource if source.isStreaming && isOurs(source.format) =>
       ForkedSource.prepare()
-      source.copy(options = source.options + (Key -> BuildInfo.version))
+      source.copy(options = CaseInsensitiveMap(source.options - Since) + (Key -> BuildInfo.version))
   }
 }
 

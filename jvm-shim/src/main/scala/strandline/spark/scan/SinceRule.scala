@@ -16,7 +16,7 @@ import strandline.spark.time.{Antichain, ClosedBy, Json, Scalar, TimeColumn}
  */
 object SinceRule extends Rule[LogicalPlan] {
   private val Asked = "startingFrontier"
-  private val Key = "strandline.since" // of the metadata, and of the option
+  private val Key = ExtensionOption.Since // also the key of the metadata
 
   override def apply(plan: LogicalPlan): LogicalPlan = plan.resolveOperators {
     case relation @ StreamingRelationV2(_, _, table: PythonTable, options, output, _, _, _, _)

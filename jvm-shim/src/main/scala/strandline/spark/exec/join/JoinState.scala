@@ -137,7 +137,7 @@ private[spark] trait ExpiringJoinState extends SymmetricHashJoinStateManagerBase
   override protected def removeValueAtIndex(key: UnsafeRow, index: Long, count: Long): Long = {
     val left = super.removeValueAtIndex(key, index, count)
     expiries.foreach { known =>
-      if (!byKey || left == 0) known.removed()
+      if (!byKey) known.removed() else if (left == 0) known.removedEarly()
       known.addRows(-1)
     }
     left

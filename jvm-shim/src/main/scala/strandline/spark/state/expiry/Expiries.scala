@@ -30,7 +30,7 @@ private[spark] final class Expiries(
   import Expiries._
 
   private val base = VersionCache.of(store, id, checkpointId, part)
-  private val before = if (base.version == 0) Some(Known(ExpiryIndex.empty, 0, 0)) else kept.get(base)
+  private val before = if (base.version == 0) Some(Known(ExpiryIndex.empty, 0, 0, hasGone = false)) else kept.get(base)
   // If nothing is known, the store will be read, with all entries that were put.
   private val growing = before.map(known => new ExpiryIndex.Builder(known.index, limit, fields))
   private var asked: Option[Long] = None
@@ -38,6 +38,7 @@ private[spark] final class Expiries(
   private var next = new ExpiryIndex.Builder(ExpiryIndex.empty, limit, fields)
   private var count = before.fold(0L)(_.keys)
   private var rowCount = before.fold(0L)(_.rows)
+  private var hasGone = before.exists(_.hasGone)
 
   /** Records a new entry and its expiry. */
   def put(key: UnsafeRow, expiry: Long): Unit = {
@@ -50,6 +51,12 @@ private[spark] final class Expiries(
 
   /** Records that an entry was removed. */
   def removed(): Unit = count -= 1
+
+  /** Records that an entry was removed that [[expired]] has not returned. It may still return its key. */
+  def removedEarly(): Unit = {
+    removed()
+    hasGone = true
+  }
 
   /** Records that an entry which [[expired]] returned expires only later. */
   def prolonged(key: UnsafeRow, expiry: Long): Unit = next.add(expiry, key)
@@ -67,8 +74,8 @@ private[spark] final class Expiries(
   /** Counts rows of entries that have several, also those that [[expired]] reads. A negative number: they were removed. */
   def addRows(number: Long): Unit = rowCount += number
 
-  /** Whether it is known that each key has one row. Call it before [[expired]], which may count anew. */
-  def hasOneRowEach: Boolean = before.isDefined && count == rowCount
+  /** Whether it is known that each key that [[expired]] will return has one row. Call it before that, which may count anew. */
+  def hasOneRowEach: Boolean = before.isDefined && !hasGone && count == rowCount
 
   def isClosed(expiry: Long): Boolean = !frontier.lessEqual(expiry)
 
@@ -95,6 +102,7 @@ private[spark] final class Expiries(
     scans.increment()
     count = 0
     rowCount = 0
+    hasGone = false
     val closed = all.filter { case (key, times) =>
       var gone = false
       times.foreach { expiry =>
@@ -119,7 +127,7 @@ private[spark] final class Expiries(
     // If most entries belong to removed keys, it is cheaper to read the store again.
     if (index.size > 2 * count + Spare) kept.forget(base.of)
     else {
-      val known = Known(index.within(limit, fields), count, rowCount)
+      val known = Known(index.within(limit, fields), count, rowCount, hasGone)
       before match {
         case Some(old) => kept.written(committedVersion, known, base, old)
         case None => kept.read(committedVersion, known)
@@ -130,7 +138,9 @@ private[spark] final class Expiries(
 }
 
 private[spark] object Expiries {
-  private final case class Known(index: ExpiryIndex, keys: Long, rows: Long)
+
+  /** `hasGone`: the index may have keys that are gone. */
+  private final case class Known(index: ExpiryIndex, keys: Long, rows: Long, hasGone: Boolean)
 
   private val kept = new VersionCache[Known](most = 2)
 

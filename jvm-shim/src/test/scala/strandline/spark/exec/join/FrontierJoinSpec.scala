@@ -179,6 +179,38 @@ class FrontierJoinSpec extends StreamSpec {
       }
     }
 
+  for ((store, ofStore) <- Drawn(stores, 2); condition <- Seq("", " AND l.a = r.b"))
+    test(s"a key whose rows have left before its time closes is not counted again: $store$condition") {
+      // The frontier after each batch, the left times, the right times, and the rows that are kept then. A semi join's left row
+      // leaves when it has met a right one.
+      val batches = Seq[(Long, Seq[Long], Seq[Long], Long)]((1L, Seq(1L, 2L, 3L, 4L), Nil, 4L), (1L, Nil, Seq(1L, 2L), 4L),
+        (2L, Seq(5L), Nil, 4L), (3L, Nil, Seq(4L), 4L - 1), (4L, Nil, Nil, 2L), (Long.MaxValue, Nil, Nil, 0L))
+      withConf(ofStore :+ "spark.strandline.taskRows.pages" -> "0": _*) {
+        for (restart <- Seq(3, batches.length)) {
+          val (left, right, checkpoint) = (script("int64", "a" -> LongType), script("int64", "b" -> LongType), tempDir())
+          val counted = mutable.Map.empty[Long, (Long, Long)]
+          def go(some: Range): Seq[Row] = {
+            for (i <- some; (frontier, l, r, _) = batches(i); next = if (frontier == Long.MaxValue) "[]" else s"[$frontier]") {
+              left.add(next, l.map(time => Row(time, time)): _*)
+              right.add(next, r.map(time => Row(time, time)): _*)
+            }
+            val joined = read(left).as("l").join(read(right).as("r"), expr(s"l.time = r.time$condition"), "left_semi").select("a")
+            run(joined, checkpoint = checkpoint) { query =>
+              query.processAllAvailable()
+              for (p <- query.recentProgress; operator <- p.stateOperators)
+                counted(p.batchId) = operator.numRowsTotal -> operator.numRowsRemoved
+            }.flatMap(_.rows)
+          }
+          val looks = Expiries.scans.sum
+          val found = go(0 until restart)
+          assert(Expiries.scans.sum == looks)
+          assert((found ++ go(restart until batches.length)).map(_.getLong(0)).sorted == Seq(1L, 2L, 4L), restart)
+          if (!store.contains("one store")) // which counts its other entries too
+            assert(batches.indices.map(i => counted(i.toLong)._1) == batches.map(_._4), restart)
+        }
+      }
+    }
+
   private val onPages = for (how <- Seq("inner", "left_outer", "full_outer", "left_semi");
     onTimes <- Seq("l.time = r.time", "l.time BETWEEN r.time AND r.time + 1")
     if how != "left_semi" || onTimes == "l.time = r.time") yield (how, onTimes)

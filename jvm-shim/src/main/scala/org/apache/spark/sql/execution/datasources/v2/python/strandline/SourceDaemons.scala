@@ -29,6 +29,7 @@ private[strandline] object SourceDaemons extends Logging {
   /** How many times as long as Spark waits for a worker it may take a daemon to start, which is a second or two, and to fork. */
   private val MostTimeouts = 4
   private val MostSecondsOfEnd = 5L
+  private val MostMillisOfDaemon = 1000L
 
   /** After a failure, sources get processes of Spark's for so long. A second attempt may take as long as the first. */
   private val SecondsAfterFailure = 300L
@@ -196,7 +197,10 @@ private[strandline] object SourceDaemons extends Logging {
     those.foreach(_.hasEnded = true)
     // A factory that starts a daemon keeps its lock until the daemon answers. To end a daemon may take as long.
     start(() => those.foreach(_.factory.stop())).join(MostSecondsOfEnd * 1000)
-    processes().foreach(_.destroyForcibly())
+    // A daemon removes its socket when it ends by itself.
+    val ending = processes()
+    Try(CompletableFuture.allOf(ending.map(_.onExit): _*).get(MostMillisOfDaemon, TimeUnit.MILLISECONDS))
+    ending.foreach(_.destroyForcibly())
     endForks(_ => true)
     answered.clear()
     endMonitors()
