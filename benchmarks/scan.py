@@ -1,6 +1,6 @@
 """The scan alone: strandline's source and Spark's Delta source on the same files, with five ways to use the columns.
 
-    python benchmarks/scan.py [--rows 10000000] [--files 32] [--rounds 5] [--native auto]
+    python benchmarks/scan.py [--rows 10000000] [--files 32] [--rounds 9] [--native auto]
 
 The benchmark measures ``addBatch``, the time to run one batch of all rows, of an availableNow query into a sink that does
 nothing. The queries run alternately in one session. Delta runs as it comes, and tuned for a small machine. A case holds when ours
@@ -66,7 +66,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--files", type=int, default=32)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=9)  # a count takes 0.2 s
     parser.add_argument("--native", choices=("auto", "on", "off"), default="auto")
     parser.add_argument("--case", choices=sorted(CASES), action="append", help="only this one (may be repeated)")
     arguments = parser.parse_args()
