@@ -36,7 +36,7 @@ def build(path: Path, rows: int, files: int) -> None:
     random = np.random.default_rng(1)
     per_file = rows // files
     for i in range(files):
-        hours = np.sort(random.integers(240 * i // files, max(240 * (i + 1) // files, 1), per_file))
+        hours = np.sort(random.integers(first := 240 * i // files, max(240 * (i + 1) // files, first + 1), per_file))
         table = pa.table(
             {
                 "time": pa.array(hours * HOUR, pa.int64()).cast(pa.timestamp("us", "UTC")),
