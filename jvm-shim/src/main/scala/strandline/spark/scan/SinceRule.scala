@@ -35,7 +35,7 @@ object SinceRule extends Rule[LogicalPlan] {
       throw new IllegalStateException(s"a source's metadata has no frontier: ${metadata.getString(Key)}"))
   }
 
-  /** Whether a time is one that the frontier has not closed. The scan skips files by a comparison. A null is the guard's to find. */
+  /** Whether the frontier has not closed a time. The scan skips files by a comparison. A null is the guard's to find. */
   private def isSince(time: Attribute, frontier: Antichain): Expression = (frontier.domain, frontier.elements) match {
     case (domain: Scalar, Array(least)) =>
       Or(IsNull(time), GreaterThanOrEqual(time, Literal(domain.value(least, 0), domain.dataType)))
