@@ -26,6 +26,7 @@ FLOORS = [
     ["strandline.channel.commit"],
     ["strandline.channel.write"],
     ["strandline.channel"],
+    ["strandline.replay"],
     ["strandline.loop"],
     ["strandline.scope"],
     ["strandline.ingest.errors"],
