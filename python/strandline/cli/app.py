@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from strandline.cli import compare, create, inspect, log, operate, reports, timeline
+from strandline.cli import create, inspect, log, operate, reports, timeline
 from strandline.cli.arguments import AsJson
 from strandline.cli.output import line, print_json
 from strandline.cli.page import commands as page
@@ -43,7 +43,7 @@ app.command("log")(log.log)
 app.command("why")(reports.why)
 app.command("verify")(reports.verify)
 app.command("timeline")(timeline.timeline)
-app.command("compare")(compare.compare)
+app.command("compare")(reports.compare)
 app.command("serve")(page.serve)
 app.command("report")(page.report)
 app.command("hold")(operate.hold)

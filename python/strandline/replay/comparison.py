@@ -159,6 +159,7 @@ def compare(
     >>> for name, last in (("a", 20), ("b", 21)):
     ...     with Channel.create(f"{folder}/{name}", schema, producers=["p"], at=0).producer("p") as producer:
     ...         producer.send(pa.table({"t": [1, 2], "k": ["x", "x"], "n": [10, last]}))
+    ...         producer.delay([])
     >>> found = compare(f"{folder}/a", f"{folder}/b")
     >>> found.equal, found.first, found.differences[0].changed
     (False, 2, (ChangedRow(key={'k': 'x'}, a={'n': 20}, b={'n': 21}),))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -15,6 +15,7 @@ from strandline.channel.batch.row_hashes import row_hashes
 __all__ = ["ChangedRow", "RowDifference", "row_difference"]
 
 _MOST_KEY_COLUMNS = 12
+_NOTHING = pa.table({"": pa.nulls(1)})
 
 
 @dataclass(frozen=True)
@@ -101,10 +102,9 @@ def _changed(a: pa.Table, b: pa.Table, key: Sequence[str], i: int, j: int) -> Ch
 
 def _same(a: pa.Table, b: pa.Table, name: str, i: int, j: int) -> bool:
     """Whether two rows have the same value of a column. One that is not there is null."""
-    hashes = [
-        int(row_hashes(table.slice(at, 1).select([name] if name in table.column_names else []))[0]) for table, at in ((a, i), (b, j))
-    ]
-    return hashes[0] == hashes[1]
+    values = (table.slice(at, 1).select([name]) if name in table.column_names else _NOTHING for table, at in ((a, i), (b, j)))
+    one, other = (int(row_hashes(value)[0]) for value in values)
+    return one == other
 
 
 def _without(table: pa.Table, places: set[int]) -> pa.Table:
