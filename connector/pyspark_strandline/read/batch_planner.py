@@ -111,6 +111,14 @@ class BatchPlanner:
                 return version
         return newest + 1
 
+    def check_kept(self, at: Offset) -> None:
+        """Raise ``STRANDLINE_CHECKPOINT_MISMATCH`` if an offset has another ``startingFrontier`` or end than the options."""
+        asked, was = asked_end(self._options), None if at.until is None else at.until.asked
+        if asked != was:
+            raise errors.checkpoint_mismatch_end(self._channel.path, was, asked)
+        if at.since != self._options.starting_frontier:
+            raise errors.checkpoint_mismatch_since(self._channel.path, at.since, self._options.starting_frontier)
+
     def is_over(self, at: Offset) -> bool:
         """Whether a replay has no commit from ``at`` on."""
         return at.commit > self.last_of(at)
@@ -182,11 +190,7 @@ class BatchPlanner:
             StrandlineError: ``STRANDLINE_CHECKPOINT_MISMATCH`` if the query has begun with another ``startingFrontier``, or with
                 another end of a replay, than the options give.
         """
-        asked, was = asked_end(self._options), None if begin.until is None else begin.until.asked
-        if asked != was:
-            raise errors.checkpoint_mismatch_end(self._channel.path, was, asked)
-        if begin.since != self._options.starting_frontier:
-            raise errors.checkpoint_mismatch_since(self._channel.path, begin.since, self._options.starting_frontier)
+        self.check_kept(begin)
         if begin.snapshot is None:
             return self._batch_in_log(begin, limits, checks_newest)
         return ChannelBatch(begin, self._end_in_snapshot(begin, limits))

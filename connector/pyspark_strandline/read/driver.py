@@ -114,6 +114,7 @@ class Driver:
             self._loop = LoopPlanner(inputs, self._planners, logs, options, self._each)
         self._resumption = Resumption(options)
         self._looks = 0
+        self._looked_for_pace: tuple[Mapping[str, Offset], list[int]] | None = None
         self._ends = False  # whether the query ends when there is nothing more
         self._last_read: tuple[object, Cut] | None = None  # a poll gives the same offset again and again
 
@@ -172,15 +173,22 @@ class Driver:
         A query that goes on asks again soon. It has other sources, which need not wait.
         """
         if self._pace is not None and not self._pace.has_begun:
-            made = [planner.first_made_ms(begin.positions[name]) for name, planner in self._planners.items()]
-            if known := [each for each in made if each is not None]:
-                self._pace.begin(min(known))
+            self._begin_pace(self._pace, begin)
         while (end := self._next_end(begin, limits)) is None and self._ends:
             waits = [planner.cursor.wait_s for planner in self._planners.values() if planner.cursor.wait_s]
             if not waits:
                 break
             sleep_while_asked(min(*waits, MOST_SLEEP_S))
         return end
+
+    def _begin_pace(self, pace: Pace, begin: Cut) -> None:
+        """Begin with the first commit that has something, if there is one that was not looked at before."""
+        at = begin.positions, [planner.cursor.newest() for planner in self._planners.values()]
+        if at != self._looked_for_pace:
+            made = [planner.first_made_ms(begin.positions[name]) for name, planner in self._planners.items()]
+            self._looked_for_pace = at
+            if known := [each for each in made if each is not None]:
+                pace.begin(min(known))
 
     def _next_end(self, begin: Cut, limits: AdmissionLimits) -> Cut | None:
         if self._loop is not None:
@@ -226,6 +234,8 @@ class Driver:
         self._resumption.begin()
         filtered: Any = end.get("statistics")
         begin, stop = self._read(start), self._read({key: value for key, value in end.items() if key != "statistics"})
+        for name, planner in self._planners.items():  # a batch that is repeated was planned by an earlier run
+            planner.check_kept(stop.positions[name])
         positions = {name: each.begin_of(begin.positions[name], stop.positions[name]) for name, each in self._planners.items()}
         if positions != begin.positions:
             begin = replace(begin, positions=positions, frontier=self._offsets.frontier(positions))

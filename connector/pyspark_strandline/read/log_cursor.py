@@ -147,11 +147,16 @@ class LogCursor:
         return self._log.exists(0)
 
     def first_at(self, timestamp_ms: int) -> int:
-        """Return the first version with a commit timestamp of ``timestamp_ms`` (since 1970) or later."""
+        """Return the first version with a commit timestamp of ``timestamp_ms`` (since 1970) or later.
+
+        Raises :class:`LogError` ``STRANDLINE_LOG_TRUNCATED`` if commits before, which may be as late, were cleaned from the log.
+        """
         version = self.newest() + 1
         while version > 0:
             commit = self._log.read(version - 1)
-            if commit is None or commit.timestamp_ms < timestamp_ms:
+            if commit is None:
+                self._log.require(version - 1)  # raises
+            elif commit.timestamp_ms < timestamp_ms:
                 break
             version -= 1
         return version

@@ -16,11 +16,15 @@ from pyspark.sql import functions as F
 
 from helpers import contents, make_channel, rows, run, stream
 from pyspark_strandline.options import ReadOptions
+from pyspark_strandline.read.admission_limits import AdmissionLimits
 from pyspark_strandline.read.batch_planner import BatchPlanner
+from pyspark_strandline.read.driver import Driver
 from pyspark_strandline.read.log_cursor import LogCursor
 from pyspark_strandline.read.replay.frontier import parse_frontier
+from pyspark_strandline.read.source import StreamReader
+from pyspark_strandline.schema import spark_schema
 from strandline.channel import Channel
-from strandline.errors import StrandlineError
+from strandline.errors import LogError, StrandlineError
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time, TimeDomain, lex, product, timestamp
 
@@ -96,6 +100,8 @@ def test_a_moment_is_a_frontier_of_timestamps(spark: Any, tmp_path: Path) -> Non
     frame = stream(spark, tmp_path / "in", **given)
     run(frame, tmp_path / "out", tmp_path / "checkpoint")
     assert times(tmp_path / "out") == [datetime.fromtimestamp(second, timezone.utc) for second in (2, 3)]
+    run(stream(spark, tmp_path / "in", startingFrontier="the beginning"), tmp_path / "all", tmp_path / "checkpoint-all")
+    assert len(times(tmp_path / "all")) == 3
 
 
 MOMENTS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=3)
@@ -147,3 +153,32 @@ def test_a_starting_frontier_that_cannot_be_is_refused(spark: Any, tmp_path: Pat
             ReadOptions.parse({"path": "/c"} | options)
     with pytest.raises(StrandlineError, match="startingFrontier"):
         ReadOptions.parse({"channels": '{"a": "/a", "b": "/b"}', "startingFrontier": "3"})
+
+
+def test_a_batch_that_is_repeated_keeps_its_starting_frontier_and_its_end(tmp_path: Path) -> None:
+    """Spark repeats a logged batch without asking where it ends."""
+    scattered(tmp_path / "in")
+
+    def driver(**options: str) -> Driver:
+        parsed = ReadOptions.parse({"path": str(tmp_path / "in")} | options)
+        channel = Channel.open(tmp_path / "in")
+        return StreamReader(parsed, spark_schema(channel.schema, channel.time_column, channel.domain))._driver
+
+    given = {"startingFrontier": "5", "replay": "max", "endingVersion": "4"}
+    before = driver(**given)
+    begin = before.initial()
+    end = before.end_of_batch(begin, AdmissionLimits(None, None))
+    assert driver(**given).partitions(begin, end)
+    for other in ({"startingFrontier": "7"}, {"endingVersion": "3"}):
+        with pytest.raises(StrandlineError, match="STRANDLINE_CHECKPOINT_MISMATCH"):
+            driver(**given | other).partitions(begin, end)
+
+
+def test_a_moment_before_what_is_left_of_the_log_is_refused(tmp_path: Path) -> None:
+    scattered(tmp_path / "in")
+    DeltaTable(tmp_path / "in").create_checkpoint()
+    for version in (0, 1, 2):
+        (tmp_path / "in" / "_delta_log" / f"{version:020}.json").unlink()
+    for options in ({}, {"replay": "max"}):
+        with pytest.raises(LogError, match="STRANDLINE_LOG_TRUNCATED"):
+            first(tmp_path / "in", startingTimestamp="1970-01-02", **options)

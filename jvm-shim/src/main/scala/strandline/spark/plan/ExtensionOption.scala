@@ -58,7 +58,10 @@ object LateExtensionOptionRule extends Rule[LogicalPlan] {
 
   override def apply(plan: LogicalPlan): LogicalPlan = plan.resolveOperators {
     case relation @ StreamingRelationV2(_, name, table: PythonTable, options, _, _, _, _, _)
-        if isOurs(name) && !options.containsKey(Key) => add(relation, table, Key, BuildInfo.version)
+        if isOurs(name) && !options.containsKey(Key) =>
+      val others = new HashMap[String, String](options.asCaseSensitiveMap)
+      others.keySet.removeIf(_.equalsIgnoreCase(Since))
+      add(relation.copy(extraOptions = new CaseInsensitiveStringMap(others)), table, Key, BuildInfo.version)
   }
 }
 

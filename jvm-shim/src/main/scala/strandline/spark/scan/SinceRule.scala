@@ -37,6 +37,7 @@ object SinceRule extends Rule[LogicalPlan] {
 
   /** Whether the frontier has not closed a time. The scan skips files by a comparison. A null is the guard's to find. */
   private def isSince(time: Attribute, frontier: Antichain): Expression = (frontier.domain, frontier.elements) match {
+    case _ if frontier == Antichain.least(frontier.domain) => Literal.TrueLiteral
     case (domain: Scalar, Array(least)) =>
       Or(IsNull(time), GreaterThanOrEqual(time, Literal(domain.value(least, 0), domain.dataType)))
     case _ => Not(ClosedBy(time, frontier))
