@@ -97,7 +97,7 @@ class ReadOptions:
         _VERSION,
         method=Method.STREAM,
         channels=Channels.NO_LOOP,
-        doc="with `replay`, where it ends: with that commit; with the last one made at or before a date or timestamp; with the "
+        doc="with `replay`, where it ends: with that commit; before the first one made later than a date or timestamp; with the "
         "first one that closes all times before a frontier, which is a time, or a JSON list of several as text",
     )
     ending_timestamp_ms: int | None = option(

@@ -24,7 +24,10 @@ _ALL = (1 << 64) - 1
 
 
 class TimeDigest(NamedTuple):
-    """The rows at one time: how many, and the sums of two hashes of each, modulo 2⁶⁴."""
+    """The rows at one time: how many, and modulo 2⁶⁴ the sum of a hash of each, and that of the hash mixed once more.
+
+    Sets of rows with other hashes have the same sums with a probability of some 2⁻¹²⁸; rows with the same hash have the same.
+    """
 
     rows: int = 0
     first: int = 0
@@ -65,7 +68,7 @@ def digests(channel: Channel, tables: Iterable[pa.Table]) -> dict[Time, TimeDige
 def _of_table(channel: Channel, rows: pa.Table) -> Iterator[tuple[Time, TimeDigest]]:
     column = time_column(rows.column(channel.time_column), channel.domain)
     leaves = leaf_columns(column)
-    hashes = row_hashes(rows.drop_columns([channel.time_column]))
+    hashes = row_hashes(_values(channel, rows))
     order = np.lexsort(leaves[::-1])
     ordered = [leaf[order] for leaf in leaves]
     is_first = np.zeros(len(order), dtype=np.bool_)
@@ -82,6 +85,12 @@ def _of_table(channel: Channel, rows: pa.Table) -> Iterator[tuple[Time, TimeDige
         yield time, TimeDigest(count, first, second)
 
 
+def _values(channel: Channel, rows: pa.Table) -> pa.Table:
+    """Return the rows without their times. A table keeps no rows without any column, so a column of nulls stands for none."""
+    values = rows.drop_columns([channel.time_column])
+    return values if values.num_columns else pa.table({"": pa.nulls(rows.num_rows)})
+
+
 def _second(hashes: _Hashes) -> _Hashes:
     """Return another hash of each row, whose sum says something else than the sum of the first ones."""
     mixed: _Hashes = (hashes ^ (hashes >> _SHIFT)) * _MIX
@@ -96,7 +105,7 @@ def rows_at(channel: Channel, tables: Iterable[pa.Table], times: Iterable[Time])
         for time, each in parts.items():
             at = np.logical_and.reduce([leaf == value for leaf, value in zip(leaves, _flat(time), strict=True)])
             if at.any():
-                each.append(rows.drop_columns([channel.time_column]).filter(pa.array(at)))
+                each.append(_values(channel, rows).filter(pa.array(at)))
     return {time: pa.concat_tables(each) for time, each in parts.items() if each}
 
 

@@ -126,6 +126,14 @@ def test_values_count_and_not_their_form(tmp_path: Path) -> None:
     assert not compare(a, channel_of(tmp_path / "c", table(n=[1, 2], x=[0.0, nan], tags=[["v", "u"], None]))).equal
 
 
+def test_a_channel_may_have_only_times(tmp_path: Path) -> None:
+    a, b = (channel_of(tmp_path / name, pa.table({"t": times})) for name, times in (("a", [1, 1, 2]), ("b", [1, 2, 2])))
+    assert compare(a, a).equal
+    found = compare(a, b)
+    assert found.parted == ((1, 2, 1), (2, 1, 2))
+    assert [(each.only_a.num_rows, each.only_b.num_rows) for each in found.differences] == [(1, 0), (0, 1)]
+
+
 def test_only_some_columns_may_be_compared(tmp_path: Path) -> None:
     a = channel_of(tmp_path / "a", table(k=["x", "y"], run=[1, 1]))
     b = channel_of(tmp_path / "b", table(k=["y", "x"], run=[2, 2]))
@@ -160,15 +168,15 @@ def test_an_assertion_says_where_they_part(tmp_path: Path) -> None:
 
 def test_the_command_prints_text_or_json(tmp_path: Path) -> None:
     when = datetime(2026, 1, 1, tzinfo=timezone.utc)
-    a = channel_of(tmp_path / "a", table(k=["x"], at=[when], d=[Decimal("1.5")], raw=[b"\xff"]))
-    b = channel_of(tmp_path / "b", table(k=["x"], at=[when], d=[Decimal("2.5")], raw=[b"\xff"]))
+    a = channel_of(tmp_path / "a", table(k=["x"], at=[when], d=[Decimal("1.5")], raw=[b"\xff"], x=[0.5]))
+    b = channel_of(tmp_path / "b", table(k=["x"], at=[when], d=[Decimal("2.5")], raw=[b"\xff"], x=[float("nan")]))
     same = CliRunner().invoke(app, ["compare", a.path, a.path])
     assert (same.exit_code, "They are equal." in same.stdout) == (0, True)
     told = CliRunner().invoke(app, ["compare", a.path, b.path, "--key", "k", "--json"])
     assert told.exit_code == 1
     found = json.loads(told.stdout)
     assert (found["equal"], found["first"]) == (False, "1")
-    assert found["differences"][0]["changed"] == [{"key": {"k": "x"}, "a": {"d": "1.5"}, "b": {"d": "2.5"}}]
+    assert found["differences"][0]["changed"] == [{"key": {"k": "x"}, "a": {"d": "1.5", "x": 0.5}, "b": {"d": "2.5", "x": "nan"}}]
     refused = CliRunner().invoke(app, ["compare", a.path, b.path, "--until", "1", "--column", "lost"])
     assert refused.exit_code != 0
 
