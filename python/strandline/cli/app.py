@@ -10,6 +10,7 @@ from strandline.cli import create, inspect, log, operate, reports, timeline
 from strandline.cli.arguments import AsJson
 from strandline.cli.output import line, print_json
 from strandline.cli.page import commands as page
+from strandline.cli.replay import commands as replay
 
 __all__ = ["app"]
 
@@ -43,7 +44,8 @@ app.command("log")(log.log)
 app.command("why")(reports.why)
 app.command("verify")(reports.verify)
 app.command("timeline")(timeline.timeline)
-app.command("compare")(reports.compare)
+app.command("compare")(replay.compare)
+app.command("replay")(replay.replay)
 app.command("serve")(page.serve)
 app.command("report")(page.report)
 app.command("hold")(operate.hold)

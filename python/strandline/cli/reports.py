@@ -1,4 +1,4 @@
-"""``strandline why``, ``strandline verify`` and ``strandline compare``: what was found out, on a terminal."""
+"""``strandline why`` and ``strandline verify``: what was found out, on a terminal."""
 
 from __future__ import annotations
 
@@ -9,28 +9,14 @@ import typer
 from strandline.channel import Channel
 from strandline.cli.arguments import AsJson, ChannelPath, Most, StorageOptions, storage_of
 from strandline.cli.output import line, print_json, print_table, progress_bar
-from strandline.replay import compare as compare_channels
 from strandline.report import explain
 from strandline.report import verify as verified
 from strandline.scope import Scope
 from strandline.time.time_text import parse_time
 
-__all__ = ["compare", "verify", "why"]
+__all__ = ["verify", "why"]
 
 FOUND = 1
-
-First = Annotated[str, typer.Argument(metavar="A", help="A channel's path.", show_default=False)]
-Second = Annotated[str, typer.Argument(metavar="B", help="Another channel's path.", show_default=False)]
-Until = Annotated[
-    list[str] | None,
-    typer.Option("--until", metavar="TIME", help="Compare the times before this one. Repeat it for a frontier of several."),
-]
-Key = Annotated[
-    list[str] | None, typer.Option("--key", metavar="COLUMN", help="A column that tells rows of one time apart. Repeat it.")
-]
-Columns = Annotated[
-    list[str] | None, typer.Option("--column", metavar="COLUMN", help="A column to compare (default: all). Repeat it.")
-]
 
 
 def why(
@@ -78,27 +64,4 @@ def verify(path: ChannelPath, storage: StorageOptions = None, as_json: AsJson = 
     else:
         line(str(found))
     if not found.sound:
-        raise typer.Exit(FOUND)
-
-
-def compare(
-    a: First,
-    b: Second,
-    until: Until = None,
-    key: Key = None,
-    column: Columns = None,
-    most: Most = 3,
-    storage: StorageOptions = None,
-    as_json: AsJson = False,
-) -> None:
-    """Compare the rows of two channels at all times that both have closed. The exit code is 1 if they differ."""
-    found = compare_channels(
-        a, b, until=until or None, key=key or None, columns=column or None, most=most, storage_options=storage_of(storage)
-    )
-    if as_json:
-        print_json(found.to_json())
-    else:
-        for text in found.to_text().splitlines():
-            line(text)
-    if not found.equal:
         raise typer.Exit(FOUND)

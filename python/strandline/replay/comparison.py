@@ -15,7 +15,7 @@ from strandline.replay import errors
 from strandline.replay.digests import TimeDigest, closed_rows, digests, rows_at
 from strandline.replay.rows import ChangedRow, row_difference
 from strandline.time.antichain import Antichain
-from strandline.time.domain import Time
+from strandline.time.domain import Time, TimeDomain
 from strandline.time.time_text import asked_time
 
 __all__ = ["ChangedRow", "Comparison", "TimeDifference", "assert_same", "compare"]
@@ -35,6 +35,7 @@ class TimeDifference:
         only_b: Those of the second.
         changed: The rows that both have by their key, with other values.
         key: The columns of that key; none if there is none.
+        bounded: Whether there are more rows that differ than these. Only a comparison by Spark has such a bound.
     """
 
     time: Time
@@ -44,6 +45,7 @@ class TimeDifference:
     only_b: pa.Table
     changed: tuple[ChangedRow, ...]
     key: tuple[str, ...]
+    bounded: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,8 +60,10 @@ class Comparison:
         rows_a: How many rows of the first were compared.
         rows_b: How many of the second.
         parted: The times at which they differ, each with the number of rows of the first and of the second, in an order that
-            extends the domain's.
+            extends the domain's. A comparison by Spark has the first of them only.
         differences: What differs at the first of these times.
+        times_parted: At how many times they differ.
+        since: The times that this frontier has closed were left out; ``None`` if none were.
     """
 
     a: tuple[str, int]
@@ -70,6 +74,8 @@ class Comparison:
     rows_b: int
     parted: tuple[tuple[Time, int, int], ...]
     differences: tuple[TimeDifference, ...]
+    times_parted: int = 0
+    since: Antichain | None = None
 
     @property
     def equal(self) -> bool:
@@ -89,13 +95,16 @@ class Comparison:
             "a": {"path": self.a[0], "version": self.a[1], "rows": self.rows_a},
             "b": {"path": self.b[0], "version": self.b[1], "rows": self.rows_b},
             "closed": [frontier.format() for frontier in self.closed],
+            "since": None if self.since is None else self.since.format(),
             "times": self.times,
+            "timesParted": self.times_parted,
             "first": None if self.first is None else domain.format(self.first),
             "parted": [{"time": domain.format(time), "a": a, "b": b} for time, a, b in self.parted],
             "differences": [
                 {
                     "time": domain.format(each.time),
                     "key": list(each.key),
+                    "bounded": each.bounded,
                     "onlyA": _plain(each.only_a.to_pylist()),
                     "onlyB": _plain(each.only_b.to_pylist()),
                     "changed": [{"key": _plain(row.key), "a": _plain(row.a), "b": _plain(row.b)} for row in each.changed],
@@ -107,19 +116,21 @@ class Comparison:
     def to_text(self) -> str:
         """Return a few lines for people."""
         domain = self.closed[0].domain
+        since = "" if self.since is None else f", from {self.since.format()} on"
         lines = [
             f"a: {self.a[0]}, version {self.a[1]}, {self.rows_a} rows",
             f"b: {self.b[0]}, version {self.b[1]}, {self.rows_b} rows",
-            f"compared: {self.times} times, all that are closed by {' and '.join(f.format() for f in self.closed)}",
+            f"compared: {self.times} times, all that are closed by {' and '.join(f.format() for f in self.closed)}{since}",
         ]
         if self.first is None:
             return "\n".join([*lines, "They are equal."])
-        lines.append(f"They differ at {len(self.parted)} of these times, first at {domain.format(self.first)}.")
+        lines.append(f"They differ at {self.times_parted} of these times, first at {domain.format(self.first)}.")
         for each in self.differences:
             lines.append(f"{domain.format(each.time)}: {each.rows_a} rows in a, {each.rows_b} in b")
             lines += _some("only in a", each.only_a.to_pylist())
             lines += _some("only in b", each.only_b.to_pylist())
             lines += _some("changed", [f"{row.key}: {row.a} -> {row.b}" for row in each.changed])
+            lines += ["  and more: not all rows that differ were read"] if each.bounded else []
         return "\n".join(lines)
 
 
@@ -128,6 +139,7 @@ def compare(
     b: Channel | str | os.PathLike[str],
     *,
     until: Any = None,
+    since: Any = None,
     key: Sequence[str] | None = None,
     columns: Sequence[str] | None = None,
     most: int = 3,
@@ -145,6 +157,7 @@ def compare(
         b: Another one.
         until: Compare the times that this frontier closes: a time, or several, each also as text. Both channels must have closed
             all of these. By default all times are compared that both have closed.
+        since: Leave out the times that this frontier closes: a time, or several. By default none.
         key: The columns that tell rows of one time apart, to show which rows changed. By default they are looked for.
         columns: The columns to compare, beside the times. By default all.
         most: At how many times the rows that differ are shown.
@@ -169,15 +182,17 @@ def compare(
     True
     """
     left, right = (each if isinstance(each, Channel) else Channel.open(each, storage_options) for each in (a, b))
-    closed = _closed(left, right, until)
-    names = _names((left, right), columns, key)
+    closed, begin = closed_frontiers(left, right, until), None if since is None else asked_frontier(left.domain, since)
+    names = compared_columns((left, right), columns, key)
     versions = left.version, right.version
-    tables = [closed_rows(channel, version, names, closed) for channel, version in zip((left, right), versions, strict=True)]
+    tables = [
+        closed_rows(channel, version, names, closed, begin) for channel, version in zip((left, right), versions, strict=True)
+    ]
     in_a, in_b = digests(left, tables[0]), digests(right, tables[1])
     parted = sorted(time for time in in_a.keys() | in_b.keys() if in_a.get(time) != in_b.get(time))
     shown = parted[:most]
     rows = [
-        rows_at(channel, closed_rows(channel, version, names, closed), shown) if shown else {}
+        rows_at(channel, closed_rows(channel, version, names, closed, begin), shown) if shown else {}
         for channel, version in zip((left, right), versions, strict=True)
     ]
     none = TimeDigest()
@@ -190,6 +205,8 @@ def compare(
         sum(each.rows for each in in_b.values()),
         tuple((time, in_a.get(time, none).rows, in_b.get(time, none).rows) for time in parted),
         tuple(_difference(time, rows[0].get(time), rows[1].get(time), key) for time in shown),
+        len(parted),
+        begin,
     )
 
 
@@ -205,21 +222,32 @@ def assert_same(a: Channel | str | os.PathLike[str], b: Channel | str | os.PathL
         raise AssertionError(found.to_text())
 
 
-def _closed(a: Channel, b: Channel, until: Any) -> tuple[Antichain, ...]:
+def closed_frontiers(a: Channel, b: Channel, until: Any) -> tuple[Antichain, ...]:
     """Return the frontiers that must all have closed a time that is compared."""
     if a.domain != b.domain:
         raise errors.compare_domains(a.path, a.domain, b.path, b.domain)
     if until is None:
         return tuple(dict.fromkeys((a.frontier, b.frontier)))
-    texts = until if isinstance(until, list | set | frozenset) else list(until) if isinstance(until, Antichain) else [until]
-    wanted = Antichain(a.domain, [asked_time(a.domain, text) for text in texts])
+    wanted = asked_frontier(a.domain, until)
     for channel in (a, b):
         if not wanted.dominates(channel.frontier):
             raise errors.compare_open(channel.path, channel.frontier, wanted)
     return (wanted,)
 
 
-def _names(channels: Iterable[Channel], columns: Sequence[str] | None, key: Sequence[str] | None) -> list[str] | None:
+def asked_frontier(domain: TimeDomain, times: Any) -> Antichain:
+    """Return a frontier that is a time, or a list of several, each also as text.
+
+    >>> from strandline.time.domain import int64
+    >>> asked_frontier(int64, "7").to_json(), asked_frontier(int64, ["7", 9]).to_json()
+    ([7], [7])
+    """
+    several = times if isinstance(times, list | set | frozenset) else list(times) if isinstance(times, Antichain) else [times]
+    return Antichain(domain, [asked_time(domain, each) for each in several])
+
+
+def compared_columns(channels: Iterable[Channel], columns: Sequence[str] | None, key: Sequence[str] | None) -> list[str] | None:
+    """Return the columns to compare beside the time; ``None`` for all. Raises for one that a channel does not have."""
     for channel in channels:
         for name in (*(columns or ()), *(key or ())):
             if name not in channel.schema.names:

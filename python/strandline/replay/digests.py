@@ -44,13 +44,20 @@ class TimeDigest(NamedTuple):
         return TimeDigest(self.rows + other.rows, (self.first + other.first) & _ALL, (self.second + other.second) & _ALL)
 
 
-def closed_rows(channel: Channel, version: int, columns: Sequence[str] | None, closed: Iterable[Antichain]) -> Iterator[pa.Table]:
-    """Yield the rows at times that all the frontiers have closed, file by file: memory holds one file at a time."""
+def closed_rows(
+    channel: Channel, version: int, columns: Sequence[str] | None, closed: Iterable[Antichain], since: Antichain | None = None
+) -> Iterator[pa.Table]:
+    """Yield the rows at times that all the frontiers have closed, file by file: memory holds one file at a time.
+
+    With ``since``, without the rows at times that this frontier has closed.
+    """
     wanted = None if columns is None else [*dict.fromkeys([channel.time_column, *columns])]
     frontiers = list(closed)
     for file in channel.snapshot_files(version):
         rows = channel.read_files([file], wanted)
         is_closed = np.logical_and.reduce([behind(rows.column(channel.time_column), frontier) for frontier in frontiers])
+        if since is not None:
+            is_closed &= ~behind(rows.column(channel.time_column), since)
         yield rows if is_closed.all() else rows.filter(pa.array(is_closed))
 
 

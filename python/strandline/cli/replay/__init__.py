@@ -1,0 +1,1 @@
+"""``strandline replay`` and ``strandline compare``."""

@@ -1,0 +1,304 @@
+"""``replay`` runs a pipeline over what was recorded, beside the originals, refuses what it must, and compares."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from typer.testing import CliRunner
+
+from helpers import contents, make_channel, say
+from pyspark_strandline.replay import replay, start
+from pyspark_strandline.replay.plan import varying_parts
+from strandline.channel import Channel
+from strandline.cli.app import app
+from strandline.errors import StrandlineError
+
+pytestmark = pytest.mark.spark
+
+RULE = """
+from pyspark.sql import functions as F
+
+def pipeline(spark, read):
+    rows = read("readings")
+    return {"sums": rows.groupBy("time").agg(F.sum("n").alias("n"))}
+"""
+CHANGED = RULE.replace('read("readings")', 'read("readings").where("n != 20")')
+
+
+def recorded(path: Path, hours: int = 5) -> None:
+    """An hour a commit, with rows ``10 * hour`` and 1; the times before the last one are closed."""
+    channel = make_channel(path, producers=("a",))
+    for hour in range(hours):
+        say(channel, "a", (hour, 10 * hour), (hour, 1), then=[hour + 1])
+
+
+def files(path: Path) -> dict[str, int]:
+    return {str(each): each.stat().st_mtime_ns for each in path.rglob("*") if each.is_file()}
+
+
+@pytest.fixture
+def lake(spark: Any, tmp_path: Path) -> Path:
+    """A channel, and what production has made of it by the same function, live."""
+    recorded(tmp_path / "readings")
+    (tmp_path / "rule.py").write_text(RULE)
+    (tmp_path / "changed.py").write_text(CHANGED)
+    made: dict[str, Any] = {}
+    exec(RULE, made)
+    paths = {"inputs": {"readings": tmp_path / "readings"}, "trigger": {"availableNow": True}}
+    queries = start(spark, made["pipeline"], {"sums": tmp_path / "sums"}, tmp_path / "production", **paths)
+    queries["sums"].awaitTermination()
+    return tmp_path
+
+
+def again(spark: Any, lake: Path, pipeline: str = "rule.py", into: str = "into", **options: Any) -> Any:
+    return replay(spark, lake / pipeline, lake / into, inputs={"readings": lake / "readings"}, **options)
+
+
+def refused(spark: Any, lake: Path, text: str, **options: Any) -> StrandlineError:
+    """The error that a pipeline gets. Nothing was made or changed."""
+    (lake / "bad.py").write_text(text)
+    before = files(lake / "readings")
+    with pytest.raises(StrandlineError) as caught:
+        again(spark, lake, "bad.py", "refused", **options)
+    assert not (lake / "refused").exists()
+    assert files(lake / "readings") == before
+    assert not spark.streams.active
+    return caught.value
+
+
+def test_the_same_rule_is_equal_and_a_changed_one_parts_where_it_must(spark: Any, lake: Path) -> None:
+    before = files(lake / "readings") | files(lake / "sums")
+    same = again(spark, lake, against=lake / "sums")
+    assert same.equal
+    assert same.comparisons["sums"].times == 5
+    assert same.hints == ()
+    assert contents(Path(same.outputs["sums"])) == contents(lake / "sums")
+    other = again(spark, lake, "changed.py", "other", against={"sums": lake / "sums"}, by_spark=True)
+    (difference,) = other.comparisons["sums"].differences
+    assert (other.equal, difference.time, difference.only_a.to_pylist(), difference.only_b.to_pylist()) == (
+        *(False, 2),
+        *([{"n": 21}], [{"n": 1}]),
+    )
+    two = again(spark, lake, "changed.py", "two", against=lake / "rule.py", endingFrontier="4")
+    assert [(time, a, b) for time, a, b in two.comparisons["sums"].parted] == [(2, 1, 1)]
+    assert two.comparisons["sums"].times == 4
+    assert files(lake / "readings") | files(lake / "sums") == before
+
+
+def test_a_part_is_compared_with_the_same_part(spark: Any, lake: Path) -> None:
+    found = again(spark, lake, against=lake / "sums", startingFrontier="2", endingFrontier="4").comparisons["sums"]
+    assert (found.equal, found.times, found.since is not None and found.since.to_json()) == (True, 2, [2])
+
+
+def test_the_same_command_goes_on_and_another_is_refused(spark: Any, lake: Path) -> None:
+    first = again(spark, lake, against=lake / "sums", endingVersion="4")
+    version = Channel.open(first.outputs["sums"]).version
+    assert again(spark, lake, against=lake / "sums", endingVersion="4") == first
+    assert Channel.open(first.outputs["sums"]).version == version
+    for field, options in (("part", {"endingVersion": "3"}), ("pipeline", {"pipeline": "changed.py", "endingVersion": "4"})):
+        with pytest.raises(StrandlineError, match=f"STRANDLINE_REPLAY_FOLDER.*has a replay with another {field}"):
+            again(spark, lake, **options)
+    (lake / "full").mkdir()
+    (lake / "full" / "x").touch()
+    for into, problem in (("full", "is not empty"), ("readings", "is not apart"), (".", "is not apart"), ("sums/x", "not apart")):
+        with pytest.raises(StrandlineError, match=f"STRANDLINE_REPLAY_FOLDER.*{problem}"):
+            again(spark, lake, into=into, against=lake / "sums")
+
+
+HEAD = "def pipeline(spark, read):\n    rows = read('readings')\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "how"),
+    [
+        ("rows.writeStream.format('noop').start()", "DataFrame.writeStream"),
+        ("spark.range(1).write.format('delta').mode('append').save('{readings}')", "DataFrame.write"),
+        ("spark.range(1).writeTo('x').append()", "DataFrame.writeTo"),
+        ("spark.sql('INSERT INTO delta.`{readings}` VALUES (1, null, 2)')", "spark.sql"),
+        ("spark.sql('WITH a AS (SELECT 1) INSERT INTO delta.`{readings}` SELECT 1, null, 2')", "spark.sql"),
+        ("spark.sql('DELETE FROM delta.`{readings}`')", "spark.sql"),
+        ("from strandline.channel import Channel; Channel.open('{readings}').producer('a')", "Channel.producer"),
+        ("import deltalake, pyarrow; deltalake.write_deltalake('{readings}', pyarrow.table({{'n': [1]}}))", "write_deltalake"),
+    ],
+)
+def test_a_pipeline_that_writes_is_refused_before_it_writes(spark: Any, lake: Path, line: str, how: str) -> None:
+    text = f"{HEAD}    {line.format(readings=lake / 'readings')}\n    return {{'sums': rows}}\n"
+    error = refused(spark, lake, text)
+    assert (error.condition, how in error.what) == ("STRANDLINE_PIPELINE_WRITES", True), error
+
+
+def test_a_pipeline_may_still_look_and_writes_work_afterwards(spark: Any, lake: Path) -> None:
+    text = f"{HEAD}    assert spark.sql('SELECT 1 AS x').collect()\n    return {{'sums': rows.select('time', 'n')}}\n"
+    (lake / "looks.py").write_text(text)
+    assert again(spark, lake, "looks.py").equal
+    spark.range(1).write.format("noop").mode("append").save()
+    assert spark.sql("SHOW TABLES") is not None
+    say(Channel.open(lake / "readings"), "a", then=[9])
+
+
+def test_a_write_that_nobody_could_refuse_is_found(spark: Any, lake: Path) -> None:
+    """The rows come while the replay runs, from code that runs in a task."""
+    text = (
+        "from pyspark.sql import functions as F\ndef pipeline(spark, read):\n    rows = read('readings')\n"
+        "    @F.udf('int')\n    def bad(n):\n        import os, shutil\n"
+        f"        from deltalake import DeltaTable\n        table = DeltaTable({str(lake / 'readings')!r})\n"
+        "        if table.version() < 99 and n == 1: table.delete('n = 1')\n        return 1\n"
+        "    return {'sums': rows.select('time', bad('n').alias('n'))}\n"
+    )
+    (lake / "bad.py").write_text(text)
+    with pytest.raises(StrandlineError, match=r"STRANDLINE_(ORIGINAL_CHANGED|CHANNEL_CHANGES|REPLAY_FAILED)"):
+        again(spark, lake, "bad.py")
+
+
+@pytest.mark.parametrize(
+    ("stream", "condition", "what"),
+    [
+        ("spark.readStream.format('rate').load()", "STRANDLINE_INPUT_UNRECORDED", "of the format rate"),
+        ("spark.readStream.format('delta').load('{plain}')", "STRANDLINE_INPUT_UNRECORDED", "of the format delta"),
+        ("spark.readStream.format('strandline').load('{readings}')", "STRANDLINE_INPUT_UNRECORDED", "a stream of its own"),
+        ("read('{plain}')", "STRANDLINE_INPUT_UNRECORDED", "is no channel"),
+        ("read('{plain}-none')", "STRANDLINE_INPUT_UNRECORDED", "is no channel"),
+        ("spark.range(3)", "STRANDLINE_PIPELINE_INVALID", "something else than a stream"),
+        ("1 / 0", "STRANDLINE_PIPELINE_INVALID", "ZeroDivisionError"),
+    ],
+)
+def test_what_cannot_be_replayed_is_refused(spark: Any, lake: Path, stream: str, condition: str, what: str) -> None:
+    write_deltalake(lake / "plain", pa.table({"n": [1]}))
+    text = f"{HEAD}    return {{'sums': {stream.format(plain=lake / 'plain', readings=lake / 'readings')}}}\n"
+    error = refused(spark, lake, text)
+    assert (error.condition, what in error.what) == (condition, True), error
+
+
+def test_other_pipelines_that_are_none_are_refused(spark: Any, lake: Path) -> None:
+    for text, what in (
+        ("x = 1", "no function"),
+        ("def pipeline(spark, read): return 1", "has returned int"),
+        ("def pipeline(spark, read): return {'../sums': read('readings')}", "no name of a folder"),
+        ("def pipeline(:", "SyntaxError"),
+    ):
+        assert what in refused(spark, lake, text).what
+    with pytest.raises(StrandlineError, match="STRANDLINE_PIPELINE_INVALID.*cannot be read"):
+        again(spark, lake, "none.py")
+    with pytest.raises(StrandlineError, match="STRANDLINE_REPLAY_OUTPUTS.*no output 'days'.*sums"):
+        again(spark, lake, against={"days": lake / "sums"})
+
+
+def test_a_recording_with_a_gap_is_refused(spark: Any, lake: Path) -> None:
+    DeltaTable(lake / "readings").create_checkpoint()
+    for version in (0, 1):
+        (lake / "readings" / "_delta_log" / f"{version:020}.json").unlink()
+    with pytest.raises(StrandlineError, match="STRANDLINE_RECORDING_INCOMPLETE"):
+        again(spark, lake)
+    with pytest.raises(StrandlineError, match="STRANDLINE_RECORDING_END_MISSING"):
+        again(spark, lake, into="end", endingFrontier="99", startingVersion="3")
+
+
+def test_what_varies_is_named(spark: Any, lake: Path) -> None:
+    text = (
+        "from pyspark.sql import functions as F\ndef pipeline(spark, read):\n    rows = read('readings')\n"
+        "    return {'sums': rows.groupBy('time').agg(F.sum('n').alias('n')).withColumn('r', F.rand())}\n"
+    )
+    (lake / "varies.py").write_text(text)
+    found = again(spark, lake, "varies.py", against=lake / "varies.py")
+    assert not found.equal
+    assert "varies.py has rand() in output sums: two runs may differ." in found.hints
+    from pyspark.sql import functions as F
+
+    rows = spark.readStream.format("strandline").load(str(lake / "readings"))
+    odd = F.udf(lambda n: n, "long").asNondeterministic()
+    for column, name in (
+        (F.rand(7), "rand()"),
+        (F.expr("uuid()"), "uuid()"),
+        (F.current_timestamp(), "current_timestamp()"),
+        (F.current_date(), "current_date()"),
+        (F.expr("now()"), "now()"),
+        (odd("n"), "<lambda>()"),
+        (F.monotonically_increasing_id(), "monotonically_increasing_id()"),
+    ):
+        assert varying_parts(rows.select("time", F.when(F.col("n") > 0, column).alias("x"))) == [name]
+    assert varying_parts(rows.where("rand() < 0.5")) == ["rand()"]
+    assert varying_parts(rows.groupBy("time").agg(F.sum("n"))) == []
+    assert varying_parts(rows.select("time", F.udf(lambda n: n, "long")("n"))) == []
+
+
+def test_several_channels_at_one_cut(spark: Any, lake: Path) -> None:
+    recorded(lake / "more", hours=4)
+    text = (
+        "def pipeline(spark, read):\n    streams = read.together({'a': 'readings', 'b': 'more'})\n"
+        "    return {'both': streams['a'].union(streams['b'])}\n"
+    )
+    (lake / "both.py").write_text(text)
+    paths = {name: lake / name for name in ("readings", "more")}
+    found = replay(spark, lake / "both.py", lake / "into", inputs=paths, endingFrontier="3")
+    assert {Path(each.path).name for each in found.inputs} == {"readings", "more"}
+    assert Channel.open(found.outputs["both"]).frontier.to_json() == [4]
+
+
+# ---- the command -----------------------------------------------------------------------------------------------------------
+
+
+def command(lake: Path, *arguments: str) -> list[str]:
+    return ["replay", str(lake / "rule.py"), "--into", str(lake / "into"), "--input", f"readings={lake / 'readings'}", *arguments]
+
+
+def test_the_command_says_it_as_text_as_json_and_as_a_page(spark: Any, lake: Path) -> None:
+    (lake / "rule.py").write_text(CHANGED)
+    page = lake / "page.html"
+    arguments = command(lake, "--against", str(lake / "sums"), "--until", "4", "--html", str(page))
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 1, done.output
+    assert "They differ at 1 of these times, first at 2." in done.output
+    assert "first different at 2" in page.read_text()
+    again = CliRunner().invoke(app, [*arguments, "--json"])
+    body = json.loads(again.stdout)
+    assert (again.exit_code, body["equal"], body["comparisons"]["sums"]["first"]) == (1, False, "2")
+    assert body["part"] == {"endingFrontier": "4", "speed": "max"}
+    assert CliRunner().invoke(app, ["compare", str(lake / "sums"), str(lake / "sums"), "--spark"]).exit_code == 0
+
+
+PROGRAM = "import sys; from strandline.cli.__main__ import run; run()"
+
+
+def test_a_replay_that_is_killed_goes_on_when_the_command_is_typed_again(lake: Path) -> None:
+    """It waits between two recorded commits when it is killed."""
+    log = lake / "readings" / "_delta_log"
+    for version, file in enumerate(sorted(log.glob("*.json"))):
+        actions = [json.loads(line) for line in file.read_text().splitlines()]
+        for action in actions:
+            if "commitInfo" in action:
+                action["commitInfo"]["timestamp"] = 1000 + (version > 3) * 3_600_000
+        file.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYSPARK", "SPARK_"))}
+    arguments = [
+        sys.executable,
+        "-c",
+        PROGRAM,
+        *command(lake, "--against", str(lake / "sums")),
+        "--conf",
+        "spark.master=local[1]",
+    ]
+    running = subprocess.Popen([*arguments, "--speed", "realtime"], env=environment, start_new_session=True)
+    try:
+        until = time.monotonic() + 90
+        sums = lake / "into" / "channels" / "sums"
+        while time.monotonic() < until and len(list((sums / "_delta_log").glob("*.json"))) < 2:
+            time.sleep(0.2)
+    finally:
+        os.killpg(running.pid, signal.SIGKILL)
+        running.wait()
+    half = contents(sums)
+    assert 0 < len(half) < 5
+    done = subprocess.run([*arguments, "--json"], env=environment, capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert json.loads(done.stdout)["comparisons"]["sums"]["times"] == 5
+    assert contents(sums) == contents(lake / "sums")
