@@ -29,7 +29,7 @@ from strandline.time.path.steps import Steps
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 __all__ = ["replay", "start"]
 
@@ -236,8 +236,8 @@ def _run(
                 name = output if side == _OURS else f"{output} of the other pipeline"
                 try:
                     queries[name] = writer.trigger(availableNow=True).start(folder.channel(side, output))
-                except PySparkException as error:
-                    raise _failure(name, error) from error
+                except PySparkException as refused:
+                    raise _failure(name, refused) from refused
         while any(query.isActive for query in queries.values()):
             for name, query in queries.items():
                 if (error := query.exception()) is not None:

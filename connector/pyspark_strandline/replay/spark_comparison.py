@@ -73,12 +73,12 @@ def compare(
     closed, begin = closed_frontiers(left, right, until), None if since is None else asked_frontier(domain, since)
     names = compared_columns(channels, columns, key)
     versions = left.version, right.version
-    frames = [
+    in_a, in_b = (
         _closed_rows(spark, channel, version, names, closed, begin, storage_options)
         for channel, version in zip(channels, versions, strict=True)
-    ]
-    times, rows_a, rows_b, count, parted = _parted(*frames, domain)
-    differences = tuple(_difference(*frames, domain, each, key, most_rows) for each in parted[:most])
+    )
+    times, rows_a, rows_b, count, parted = _parted(in_a, in_b, domain)
+    differences = tuple(_difference(in_a, in_b, domain, each, key, most_rows) for each in parted[:most])
     return Comparison(
         (left.path, versions[0]),
         (right.path, versions[1]),
@@ -183,8 +183,16 @@ def _hashed(frame: DataFrame, kinds: Mapping[str, DataType]) -> DataFrame:
     ]
     hashed = frame.select(_TIME, F.xxhash64(*(parts or [F.lit(0)])).alias("h"))
     again = hashed.select(_TIME, "h", F.xxhash64(F.col("h"), F.lit(1)).alias("h2"))
-    low, high = (lambda name: F.col(name).bitwiseAND(F.lit(_LOW))), (lambda name: F.shiftrightunsigned(F.col(name), 32))
-    return again.select(_TIME, low("h").alias("low"), high("h").alias("high"), low("h2").alias("low2"), high("h2").alias("high2"))
+    low, high = ({name: half(name) for name in ("h", "h2")} for half in (_low, _high))
+    return again.select(_TIME, low["h"].alias("low"), high["h"].alias("high"), low["h2"].alias("low2"), high["h2"].alias("high2"))
+
+
+def _low(name: str) -> Column:
+    return F.col(name).bitwiseAND(F.lit(_LOW))
+
+
+def _high(name: str) -> Column:
+    return F.shiftrightunsigned(F.col(name), 32)
 
 
 def _hashable(column: Column, kind: DataType) -> list[Column]:
@@ -248,7 +256,7 @@ def _difference(
         many = one_each.select(F.explode(F.sequence(F.lit(1), F.col("_more"))), *map(quoted, names)).drop("col")
         only.append(many.limit(most_rows + 1).toArrow() if names else pa.table({}))
     bounded = any(each.num_rows > most_rows for each in only)
-    found = row_difference(*(each.slice(0, most_rows) for each in only), key)
+    found = row_difference(only[0].slice(0, most_rows), only[1].slice(0, most_rows), key)
     return TimeDifference(time, rows_a, rows_b, found.only_a, found.only_b, found.changed, found.key, bounded)
 
 
