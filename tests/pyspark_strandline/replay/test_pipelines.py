@@ -53,7 +53,7 @@ def lake(spark: Any, tmp_path: Path) -> Path:
     (tmp_path / "rule.py").write_text(RULE)
     (tmp_path / "changed.py").write_text(CHANGED)
     made: dict[str, Any] = {}
-    exec(RULE, made)
+    exec(RULE, made)  # noqa: S102
     paths = {"inputs": {"readings": tmp_path / "readings"}, "trigger": {"availableNow": True}}
     queries = start(spark, made["pipeline"], {"sums": tmp_path / "sums"}, tmp_path / "production", **paths)
     queries["sums"].awaitTermination()
@@ -241,7 +241,7 @@ def test_several_channels_at_one_cut(spark: Any, lake: Path) -> None:
     paths = {name: lake / name for name in ("readings", "more")}
     found = replay(spark, lake / "both.py", lake / "into", inputs=paths, endingFrontier="3")
     assert {Path(each.path).name for each in found.inputs} == {"readings", "more"}
-    assert Channel.open(found.outputs["both"]).frontier.to_json() == [4]
+    assert Channel.open(found.outputs["both"]).frontier.to_json() == [3]
 
 
 # ---- the command -----------------------------------------------------------------------------------------------------------
@@ -269,6 +269,7 @@ def test_the_command_says_it_as_text_as_json_and_as_a_page(spark: Any, lake: Pat
 PROGRAM = "import sys; from strandline.cli.__main__ import run; run()"
 
 
+@pytest.mark.drawn("processes")
 def test_a_replay_that_is_killed_goes_on_when_the_command_is_typed_again(lake: Path) -> None:
     """It waits between two recorded commits when it is killed."""
     log = lake / "readings" / "_delta_log"
@@ -279,14 +280,8 @@ def test_a_replay_that_is_killed_goes_on_when_the_command_is_typed_again(lake: P
                 action["commitInfo"]["timestamp"] = 1000 + (version > 3) * 3_600_000
         file.write_text("".join(json.dumps(action) + "\n" for action in actions))
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYSPARK", "SPARK_"))}
-    arguments = [
-        sys.executable,
-        "-c",
-        PROGRAM,
-        *command(lake, "--against", str(lake / "sums")),
-        "--conf",
-        "spark.master=local[1]",
-    ]
+    given = command(lake, "--against", str(lake / "sums"), "--conf", "spark.master=local[1]")
+    arguments = [sys.executable, "-c", PROGRAM, *given]
     running = subprocess.Popen([*arguments, "--speed", "realtime"], env=environment, start_new_session=True)
     try:
         until = time.monotonic() + 90

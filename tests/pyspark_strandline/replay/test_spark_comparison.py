@@ -33,28 +33,12 @@ DOMAINS: dict[str, TimeDomain] = {
 
 def told(found: Comparison) -> tuple[Any, ...]:
     """What both comparisons must say. Which rows count as changed depends on their order, so all rows count alike here."""
-    differences = [
-        (
-            each.time,
-            each.rows_a,
-            each.rows_b,
-            Counter(map(str, each.only_a.to_pylist())),
-            Counter(map(str, each.only_b.to_pylist())),
-        )
-        for each in found.differences
-    ]
-    changed = [Counter(map(str, each.changed)) for each in found.differences]
-    return (
-        found.closed,
-        found.since,
-        found.times,
-        found.rows_a,
-        found.rows_b,
-        found.parted,
-        found.times_parted,
-        differences,
-        changed,
-    )
+    differences = []
+    for each in found.differences:
+        rows = each.only_a.to_pylist(), each.only_b.to_pylist(), each.changed
+        differences.append((each.time, each.rows_a, each.rows_b, *(Counter(map(str, some)) for some in rows)))
+    counts = found.times, found.rows_a, found.rows_b, found.times_parted
+    return found.closed, found.since, counts, found.parted, differences
 
 
 def random_time(domain: TimeDomain, chance: random.Random) -> Any:

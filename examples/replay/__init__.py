@@ -1,0 +1,1 @@
+"""Last week's flights through a changed rule."""
