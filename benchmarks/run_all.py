@@ -53,6 +53,7 @@ RUNS = (
     "producers.py",
     "open_channel.py",
     "resumes.py",
+    "replay.py",
     "reports.py",
     "why.py",
     "tracker.py",

@@ -35,6 +35,10 @@ def test_the_page_on_migration_runs(spark: Any) -> None:
     run_blocks(blocks(ROOT / "docs" / "migration.md"), "migration")
 
 
+def test_the_page_on_replays_runs(spark: Any) -> None:
+    run_blocks(blocks(ROOT / "docs" / "replay.md"), "replay")
+
+
 def test_the_page_on_tables_runs(spark: Any) -> None:
     try:
         run_blocks(blocks(ROOT / "docs" / "tables.md"), "tables")
