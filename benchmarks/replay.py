@@ -55,7 +55,7 @@ def planted(source: Path, path: Path) -> Any:
         with copy.file_writer() as writer:
             writer.write(rows)
             written, times = writer.finish()
-        copy.append(written, statements={"load": []} if i + 1 == len(files) else {}, times=times)
+        copy.append(written, statements={"load": [] if i + 1 == len(files) else [original.domain.minimum]}, times=times)
     return time
 
 

@@ -10,11 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import strandline.replay
 from helpers import spark_session, stream
 from native_scans import is_native, plan_of
 from object_stores import S3, SECRET, Azurite, hadoop_jars, why_no_azurite, why_no_hadoop_jars
 from pyspark_strandline import ingest, iterate, storage_options
 from pyspark_strandline.options import IngestOptions, ReadOptions, WriteOptions
+from pyspark_strandline.replay import compare
 from s3_server import WRITER
 from strandline.channel import Channel
 from strandline.delta.storage import open_store
@@ -148,6 +150,19 @@ def test_one_channel_for_both_engines_and_by_both_schemes(
     assert len(shown) > 12
     for secret in HIDDEN:
         assert [text[max(0, text.find(secret) - 200) :][:300] for text in shown if secret in text] == []
+
+
+@pytest.mark.drawn("processes")
+def test_channels_in_a_bucket_are_compared_by_spark(spark: Any, s3: S3, source: tuple[str, Channel]) -> None:
+    bucket, channel = source
+    other = Channel.create(f"s3://{bucket}/other", SCHEMA, time="hour", producers=["a"], at=0, storage_options=s3.options())
+    say(other, 1, 1, 3)
+    for scheme in ("s3", "s3a"):
+        paths = [f"{scheme}://{bucket}/{name}" for name in ("in", "other")]
+        found = compare(spark, *paths, storage_options=s3.options())
+        wanted = strandline.replay.compare(channel, other)
+        assert (found.parted, found.times, found.equal) == (wanted.parted, wanted.times, False)
+        assert compare(spark, paths[0], paths[0], storage_options=s3.options()).equal
 
 
 @pytest.mark.soak

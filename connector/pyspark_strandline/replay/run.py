@@ -108,7 +108,7 @@ def replay(
     The originals are only read. Another call with the same arguments goes on where one was killed.
 
     Args:
-        spark: The session.
+        spark: The session, not of Spark Connect.
         pipeline: The file. Its function ``pipeline(spark, read)`` returns streams by name.
         into: A folder for the outputs' channels, for what ``against`` writes, and for checkpoints.
         against: What to compare with: another pipeline file (``.py``), a channel if there is one output, or channels by the
@@ -281,7 +281,7 @@ def _check_originals(originals: Mapping[str, Channel], before: Mapping[str, int]
         now = channel.log.latest(before[path])
         for version in range(before[path] + 1, now + 1):
             commit = channel.log.read(version)
-            if commit is not None and commit.statement is None and (commit.adds_files or commit.removes):
+            if commit is not None and commit.statement is None and (len(commit.files) or commit.removes):
                 raise errors.original_changed(path, version)
         if now > before[path]:
             told.append(f"{path} went on while the replay ran: {now - before[path]} commits of its own producers.")

@@ -21,7 +21,7 @@ from strandline.time.arrow import times_of
 from strandline.time.domain import Lex, Time, TimeDomain, timestamp
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 
 __all__ = ["compare"]
 
@@ -74,8 +74,8 @@ def compare(
     names = compared_columns(channels, columns, key)
     versions = left.version, right.version
     in_a, in_b = (
-        _closed_rows(spark, channel, version, names, closed, begin, storage_options)
-        for channel, version in zip(channels, versions, strict=True)
+        _closed_rows(_reader(spark, version, storage_options).load(os.fspath(path)), channel, names, closed, begin)
+        for path, channel, version in zip((a, b), channels, versions, strict=True)
     )
     times, rows_a, rows_b, count, parted = _parted(in_a, in_b, domain)
     differences = tuple(_difference(in_a, in_b, domain, each, key, most_rows) for each in parted[:most])
@@ -93,20 +93,19 @@ def compare(
     )
 
 
+def _reader(spark: SparkSession, version: int, storage: Mapping[str, str] | None) -> DataFrameReader:
+    reader = spark.read.format("strandline").option("asOfVersion", str(version))
+    return reader.options(**{f"storage.{name.removeprefix('storage.')}": value for name, value in (storage or {}).items()})
+
+
 def _closed_rows(
-    spark: SparkSession,
+    rows: DataFrame,
     channel: Channel,
-    version: int,
     names: Sequence[str] | None,
     closed: Sequence[Antichain],
     since: Antichain | None,
-    storage: Mapping[str, str] | None,
 ) -> DataFrame:
     """Return the rows to compare, with the times in a column of their own name."""
-    reader = spark.read.format("strandline").option("asOfVersion", str(version))
-    for name, value in (storage or {}).items():
-        reader = reader.option(f"storage.{name.removeprefix('storage.')}", value)
-    rows = reader.load(channel.path)
     time = F.col(quoted(channel.time_column))
     for frontier in closed:
         rows = rows.where(~_in_advance(time, frontier))

@@ -118,23 +118,23 @@ def test_the_same_command_goes_on_and_another_is_refused(spark: Any, lake: Path)
 HEAD = "def pipeline(spark, read):\n    rows = read('readings')\n"
 
 
-@pytest.mark.parametrize(
-    ("line", "how"),
-    [
-        ("rows.writeStream.format('noop').start()", "DataFrame.writeStream"),
-        ("spark.range(1).write.format('delta').mode('append').save('{readings}')", "DataFrame.write"),
-        ("spark.range(1).writeTo('x').append()", "DataFrame.writeTo"),
-        ("spark.sql('INSERT INTO delta.`{readings}` VALUES (1, null, 2)')", "spark.sql"),
-        ("spark.sql('WITH a AS (SELECT 1) INSERT INTO delta.`{readings}` SELECT 1, null, 2')", "spark.sql"),
-        ("spark.sql('DELETE FROM delta.`{readings}`')", "spark.sql"),
-        ("from strandline.channel import Channel; Channel.open('{readings}').producer('a')", "Channel.producer"),
-        ("import deltalake, pyarrow; deltalake.write_deltalake('{readings}', pyarrow.table({{'n': [1]}}))", "write_deltalake"),
-    ],
-)
-def test_a_pipeline_that_writes_is_refused_before_it_writes(spark: Any, lake: Path, line: str, how: str) -> None:
-    text = f"{HEAD}    {line.format(readings=lake / 'readings')}\n    return {{'sums': rows}}\n"
-    error = refused(spark, lake, text)
-    assert (error.condition, how in error.what) == ("STRANDLINE_PIPELINE_WRITES", True), error
+WRITES = [
+    ("rows.writeStream.format('noop').start()", "DataFrame.writeStream"),
+    ("spark.range(1).write.format('delta').mode('append').save('{readings}')", "DataFrame.write"),
+    ("spark.range(1).writeTo('x').append()", "DataFrame.writeTo"),
+    ("spark.sql('INSERT INTO delta.`{readings}` VALUES (1, null, 2)')", "spark.sql"),
+    ("spark.sql('WITH a AS (SELECT 1) INSERT INTO delta.`{readings}` SELECT 1, null, 2')", "spark.sql"),
+    ("spark.sql('DELETE FROM delta.`{readings}`')", "spark.sql"),
+    ("from strandline.channel import Channel; Channel.open('{readings}').producer('a')", "Channel.producer"),
+    ("import deltalake, pyarrow; deltalake.write_deltalake('{readings}', pyarrow.table({{'n': [1]}}))", "write_deltalake"),
+]
+
+
+def test_a_pipeline_that_writes_is_refused_before_it_writes(spark: Any, lake: Path) -> None:
+    for line, how in WRITES:
+        text = f"{HEAD}    {line.format(readings=lake / 'readings')}\n    return {{'sums': rows}}\n"
+        error = refused(spark, lake, text)
+        assert (error.condition, how in error.what) == ("STRANDLINE_PIPELINE_WRITES", True), error
 
 
 def test_a_pipeline_may_still_look_and_writes_work_afterwards(spark: Any, lake: Path) -> None:
@@ -144,6 +144,21 @@ def test_a_pipeline_may_still_look_and_writes_work_afterwards(spark: Any, lake: 
     spark.range(1).write.format("noop").mode("append").save()
     assert spark.sql("SHOW TABLES") is not None
     say(Channel.open(lake / "readings"), "a", then=[9])
+
+
+def test_an_original_may_go_on_and_be_compacted_meanwhile(spark: Any, lake: Path) -> None:
+    """A producer writes on, and files are rewritten, in the moment in which the first batch has begun."""
+    told: list[str] = []
+
+    def meanwhile(*_: Any) -> None:
+        if not told:
+            told.append("once")
+            say(Channel.open(lake / "readings"), "a", (7, 70), then=[8])
+            DeltaTable(lake / "readings").optimize.compact()
+
+    found = again(spark, lake, against=lake / "sums", endingVersion="5", speed="100000x", progress=meanwhile)
+    assert found.equal
+    assert bool(told) == any("went on while the replay ran" in hint for hint in found.hints)
 
 
 def test_a_write_that_nobody_could_refuse_is_found(spark: Any, lake: Path) -> None:
@@ -160,23 +175,24 @@ def test_a_write_that_nobody_could_refuse_is_found(spark: Any, lake: Path) -> No
         again(spark, lake, "bad.py")
 
 
-@pytest.mark.parametrize(
-    ("stream", "condition", "what"),
-    [
-        ("spark.readStream.format('rate').load()", "STRANDLINE_INPUT_UNRECORDED", "of the format rate"),
-        ("spark.readStream.format('delta').load('{plain}')", "STRANDLINE_INPUT_UNRECORDED", "of the format delta"),
-        ("spark.readStream.format('strandline').load('{readings}')", "STRANDLINE_INPUT_UNRECORDED", "a stream of its own"),
-        ("read('{plain}')", "STRANDLINE_INPUT_UNRECORDED", "is no channel"),
-        ("read('{plain}-none')", "STRANDLINE_INPUT_UNRECORDED", "is no channel"),
-        ("spark.range(3)", "STRANDLINE_PIPELINE_INVALID", "something else than a stream"),
-        ("1 / 0", "STRANDLINE_PIPELINE_INVALID", "ZeroDivisionError"),
-    ],
-)
-def test_what_cannot_be_replayed_is_refused(spark: Any, lake: Path, stream: str, condition: str, what: str) -> None:
+NO_INPUTS = [
+    ("spark.readStream.format('rate').load()", "STRANDLINE_INPUT_UNRECORDED", "of the format rate"),
+    ("spark.readStream.format('delta').load('{plain}')", "STRANDLINE_INPUT_UNRECORDED", "of the format delta"),
+    ("spark.readStream.format('strandline').load('{readings}')", "STRANDLINE_INPUT_UNRECORDED", "a stream of its own"),
+    ("read('{plain}')", "STRANDLINE_INPUT_UNRECORDED", "is no channel"),
+    ("read('{plain}-none')", "STRANDLINE_INPUT_UNRECORDED", "is no channel"),
+    ("spark.range(3)", "STRANDLINE_PIPELINE_INVALID", "something else than a stream"),
+    ("1 / 0", "STRANDLINE_PIPELINE_INVALID", "ZeroDivisionError"),
+    ("spark._jdf_of_nobody", "STRANDLINE_PIPELINE_INVALID", "AttributeError"),
+]
+
+
+def test_what_cannot_be_replayed_is_refused(spark: Any, lake: Path) -> None:
     write_deltalake(lake / "plain", pa.table({"n": [1]}))
-    text = f"{HEAD}    return {{'sums': {stream.format(plain=lake / 'plain', readings=lake / 'readings')}}}\n"
-    error = refused(spark, lake, text)
-    assert (error.condition, what in error.what) == (condition, True), error
+    for stream, condition, what in NO_INPUTS:
+        text = f"{HEAD}    return {{'sums': {stream.format(plain=lake / 'plain', readings=lake / 'readings')}}}\n"
+        error = refused(spark, lake, text)
+        assert (error.condition, what in error.what) == (condition, True), error
 
 
 def test_other_pipelines_that_are_none_are_refused(spark: Any, lake: Path) -> None:

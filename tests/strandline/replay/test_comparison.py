@@ -207,3 +207,24 @@ def test_memory_does_not_grow_with_the_files(tmp_path: Path) -> None:
         for path in (large(tmp_path / "few", 2), large(tmp_path / "many", 20))
     )
     assert many < few + 40, (few, many)
+
+
+def test_a_replay_without_spark_says_what_to_install() -> None:
+    program = (
+        "import sys; sys.modules['pyspark'] = None\nfrom strandline.cli.__main__ import main\n"
+        "sys.exit(main(['replay', 'rule.py', '--into', 'x', '--json']))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert json.loads(done.stderr)["error"]["condition"] == "STRANDLINE_PACKAGE_MISSING"
+    assert "strandline[cli,spark]" in done.stderr
+
+
+def test_times_before_a_frontier_are_left_out(tmp_path: Path) -> None:
+    recorded(tmp_path / "a", EPOCHS, [[((0, 0), 1), ((1, 0), 2), ((0, 1), 3)]], [])
+    recorded(tmp_path / "b", EPOCHS, [[((0, 0), 9), ((1, 0), 2), ((0, 1), 4)]], [])
+    assert compare(tmp_path / "a", tmp_path / "b", since="[1, 0]").equal
+    found = compare(tmp_path / "a", tmp_path / "b", since=[(1, 0), (0, 1)])
+    assert (found.times, found.parted) == (2, (((0, 1), 1, 1),))
+    assert "from {(epoch=0, iter=1), (epoch=1, iter=0)} on" in found.to_text()
+    assert found.to_json()["timesParted"] == 1
