@@ -94,8 +94,14 @@ class BatchPlanner:
             raise errors.version_missing("startingVersion", version, channel.path, newest)
         frontier = channel.frontier_at(version - 1) if version > 0 else least
         until = None if self._options.replay is None else end_of_replay(self._options, self.cursor, self._entry, version)
-        began = Beginning(commit=version, lossy=self._is_lossy)
+        began = Beginning(commit=version, lossy=self._is_lossy, since=self._since)
         return Offset(channel.table_id, version, 0, frontier, began=began, until=until, since=since)
+
+    @property
+    def _since(self) -> str | None:
+        """The option ``startingFrontier`` in a form that one frontier always has."""
+        text = self._options.starting_frontier
+        return None if text is None else parse_frontier("startingFrontier", text, self._channel.domain).format()
 
     def _first_open(self, since: Antichain) -> int:
         """Return the first version that may have a row at a time that a frontier has not closed. The log has all versions."""
@@ -260,7 +266,7 @@ class BatchPlanner:
         commit = self.cursor.read(version)
         after = None if commit is None else commit.identity
         files = DataFiles.of(self._channel.snapshot_files(version))
-        began = Beginning(snapshot=version) if begin.snapshot == SNAPSHOT_UNCHOSEN else begin.began
+        began = Beginning(snapshot=version, since=self._since) if begin.snapshot == SNAPSHOT_UNCHOSEN else begin.began
         began = None if began is None else began._replace(lossy=began.lossy or self._is_lossy)
         left = files.sizes[begin.within(len(files)).file :]
         taken = limits.take(left)

@@ -26,6 +26,8 @@ def as_before(began: Beginning | None) -> str:
     """
     if began is None:
         return "Set startingVersion to the version with which that query began."
+    if began.since is not None:
+        return "A query that began with startingFrontier cannot go on by resume."
     if began.commit == 0:
         return "Leave startingVersion out, so that the query begins with all rows."
     if began.commit is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta, timezone
@@ -222,6 +223,22 @@ def test_a_query_that_would_write_something_else_does_not_go_on(spark: Any, tmp_
         run(few(stream(spark, story.input)), tmp_path / "nothing", tmp_path / "c2", **RESUME)
     story.run()
     assert contents(story.out) == [(0, 1), (1, 3), (2, 5), (2, 7), (2, 9)]
+
+
+@pytest.mark.spark
+def test_a_query_that_began_with_a_frontier_does_not_go_on_from_a_commit(spark: Any, tmp_path: Path) -> None:
+    """The first commit has rows before the frontier, which the query before has not read."""
+    story = Story(spark, tmp_path, sums)
+    send(story.input, [(3, 1), (5, 2)], then=1)
+    story.run(startingFrontier="5")
+    began = newest_reads(story.out).began
+    assert began is not None
+    story.lose()
+    send(story.input, [(6, 4)], then=2)
+    for sink in (EXACT, RESUME):
+        story.refused(
+            f"{DIFFERS}.*but the query that wrote .* began {re.escape(str(began))}", sink=sink, startingVersion=str(began.commit)
+        )
 
 
 @pytest.mark.drawn

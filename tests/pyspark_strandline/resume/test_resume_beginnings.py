@@ -26,7 +26,7 @@ def test_an_offset_of_a_release_before_stays_without_a_beginning(pair: tuple[Cha
     source, out = pair
     start = first = reader(source, out).initialOffset()
     assert first["began"] == {"commit": 0}
-    for began in (None, {"commit": 0, "since": 5}):
+    for began in (None, {"commit": 0, "later": 5}):
         start = {key: value for key, value in first.items() if key != "began"} | ({} if began is None else {"began": began})
         assert "began" not in reader(source, out).latestOffset(start, ReadAllAvailable())
     read = Input(source.table_id, 2, 0)
@@ -47,6 +47,8 @@ def test_an_offset_of_a_release_before_stays_without_a_beginning(pair: tuple[Cha
         (Beginning(None, 2), Beginning(None, 4), None),
         (Beginning(None, 2), Beginning(0), None),
         (Beginning(3), Beginning(3), None),
+        (Beginning(3, since="{5}"), Beginning(3), f"{DIFFERS}.*with commit 3, but .* with commit 3, by startingFrontier .5."),
+        (Beginning(0, since="{5}"), Beginning(None, 4), f"{DIFFERS}.*cannot go on by resume"),
         (Beginning(3), Beginning(4), f"{DIFFERS}.*with commit 4, but .* began with commit 3"),
         (Beginning(3), Beginning(0), f"{DIFFERS}.*with commit 0, but .* began with commit 3"),
         (Beginning(3), Beginning(None, 4), f"{DIFFERS}.*with the snapshot of version 4, but .* began with commit 3"),
