@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
 from strandline.errors import StrandlineError
 
+_CONDITION = re.compile(r"\[(STRANDLINE_[A-Z_]+)\] ([^\n]*)")
 _FORM = "A pipeline is a function pipeline(spark, read) that returns streams by the names of their outputs (docs/replay.md)."
+
+
+def stated(error: Exception, where: str) -> StrandlineError | None:
+    """Return the error of Strandline whose text an error of Spark has, or ``None``."""
+    found = _CONDITION.search(str(error))
+    return None if found is None else StrandlineError(found[1], f"{where}: {found[2]}")
 
 
 def input_unrecorded(pipeline: str, what: str) -> StrandlineError:

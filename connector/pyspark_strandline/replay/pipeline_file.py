@@ -66,7 +66,8 @@ class PipelineFile:
             except StrandlineError:
                 raise
             except Exception as error:
-                raise errors.pipeline_invalid(name, f"has raised {type(error).__name__}: {str(error)[:1000]}") from error
+                raised = errors.pipeline_invalid(name, f"has raised {type(error).__name__}: {str(error)[:1000]}")
+                raise errors.stated(error, name) or raised from error
         if not callable(function):
             raise errors.pipeline_invalid(name, "has no function pipeline")
         found = checked_outputs(name, made)

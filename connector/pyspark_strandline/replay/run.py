@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 __all__ = ["replay", "start"]
 
 _OURS, _THEIRS = "channels", "against"
-_CONDITION = re.compile(r"\[(STRANDLINE_[A-Z_]+)\] ([^\n]*)")
 _LOOK_S = 0.3
 _OPTIONS = (
     *("startingFrontier", "startingVersion", "startingTimestamp"),
@@ -255,9 +253,8 @@ def _run(
 
 def _failure(output: str, error: Exception) -> StrandlineError:
     """Return the error of Strandline that has stopped a query, or another one that has its text."""
-    if (found := _CONDITION.search(str(error))) is not None:
-        return StrandlineError(found[1], f"Output {output}: {found[2]}")
-    return errors.replay_failed(output, str(error).partition("\n")[0][:1000])
+    problem = str(error).partition("\n")[0][:1000]
+    return errors.stated(error, f"Output {output}") or errors.replay_failed(output, problem)
 
 
 def _position(last: Any) -> tuple[int, int]:

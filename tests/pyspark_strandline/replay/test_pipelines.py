@@ -203,6 +203,8 @@ def test_other_pipelines_that_are_none_are_refused(spark: Any, lake: Path) -> No
         ("def pipeline(:", "SyntaxError"),
     ):
         assert what in refused(spark, lake, text).what
+    error = refused(spark, lake, RULE, startingFrontier="yesterday")
+    assert (error.condition, "startingFrontier" in error.what) == ("STRANDLINE_OPTION_INVALID", True), error
     with pytest.raises(StrandlineError, match="STRANDLINE_PIPELINE_INVALID.*cannot be read"):
         again(spark, lake, "none.py")
     with pytest.raises(StrandlineError, match="STRANDLINE_REPLAY_OUTPUTS.*no output 'days'.*sums"):
