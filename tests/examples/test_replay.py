@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.drawn]
 
 
 def test_the_rules_differ_where_pandas_says_so(spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

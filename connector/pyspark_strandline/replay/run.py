@@ -236,16 +236,15 @@ def _run(
                     queries[name] = writer.trigger(availableNow=True).start(folder.channel(side, output))
                 except PySparkException as refused:
                     raise _failure(name, refused) from refused
-        while any(query.isActive for query in queries.values()):
+        running = True
+        while running:
+            running = any(query.isActive for query in queries.values())  # what has failed or was read by then is told below
             for name, query in queries.items():
                 if (error := query.exception()) is not None:
                     raise _failure(name, error) from error
                 if progress is not None and (last := query.lastProgress) is not None:
                     progress(name, *_position(last))
-            time.sleep(_LOOK_S)
-        for name, query in queries.items():
-            if (error := query.exception()) is not None:
-                raise _failure(name, error) from error
+            time.sleep(_LOOK_S if running else 0)
     finally:
         for query in queries.values():
             query.stop()

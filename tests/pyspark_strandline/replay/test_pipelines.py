@@ -47,17 +47,22 @@ def files(path: Path) -> dict[str, int]:
 
 
 @pytest.fixture
-def lake(spark: Any, tmp_path: Path) -> Path:
-    """A channel, and what production has made of it by the same function, live."""
+def lake(tmp_path: Path) -> Path:
+    """A channel and two rules."""
     recorded(tmp_path / "readings")
     (tmp_path / "rule.py").write_text(RULE)
     (tmp_path / "changed.py").write_text(CHANGED)
+    return tmp_path
+
+
+@pytest.fixture
+def live(spark: Any, lake: Path) -> Path:
+    """With what production has made of it by the same function, live."""
     made: dict[str, Any] = {}
     exec(RULE, made)  # noqa: S102
-    paths = {"inputs": {"readings": tmp_path / "readings"}, "trigger": {"availableNow": True}}
-    queries = start(spark, made["pipeline"], {"sums": tmp_path / "sums"}, tmp_path / "production", **paths)
-    queries["sums"].awaitTermination()
-    return tmp_path
+    paths = {"inputs": {"readings": lake / "readings"}, "trigger": {"availableNow": True}}
+    start(spark, made["pipeline"], {"sums": lake / "sums"}, lake / "production", **paths)["sums"].awaitTermination()
+    return lake
 
 
 def again(spark: Any, lake: Path, pipeline: str = "rule.py", into: str = "into", **options: Any) -> Any:
@@ -76,43 +81,43 @@ def refused(spark: Any, lake: Path, text: str, **options: Any) -> StrandlineErro
     return caught.value
 
 
-def test_the_same_rule_is_equal_and_a_changed_one_parts_where_it_must(spark: Any, lake: Path) -> None:
-    before = files(lake / "readings") | files(lake / "sums")
-    same = again(spark, lake, against=lake / "sums")
+def test_the_same_rule_is_equal_and_a_changed_one_parts_where_it_must(spark: Any, live: Path) -> None:
+    before = files(live / "readings") | files(live / "sums")
+    same = again(spark, live, against=live / "sums")
     assert same.equal
     assert same.comparisons["sums"].times == 5
     assert same.hints == ()
-    assert contents(Path(same.outputs["sums"])) == contents(lake / "sums")
-    other = again(spark, lake, "changed.py", "other", against={"sums": lake / "sums"}, by_spark=True)
+    assert contents(Path(same.outputs["sums"])) == contents(live / "sums")
+    other = again(spark, live, "changed.py", "other", against={"sums": live / "sums"}, by_spark=True)
     (difference,) = other.comparisons["sums"].differences
     assert (other.equal, difference.time, difference.only_a.to_pylist(), difference.only_b.to_pylist()) == (
         *(False, 2),
         *([{"n": 21}], [{"n": 1}]),
     )
-    two = again(spark, lake, "changed.py", "two", against=lake / "rule.py", endingFrontier="4")
+    two = again(spark, live, "changed.py", "two", against=live / "rule.py", endingFrontier="4")
     assert [(time, a, b) for time, a, b in two.comparisons["sums"].parted] == [(2, 1, 1)]
     assert two.comparisons["sums"].times == 4
-    assert files(lake / "readings") | files(lake / "sums") == before
+    assert files(live / "readings") | files(live / "sums") == before
 
 
-def test_a_part_is_compared_with_the_same_part(spark: Any, lake: Path) -> None:
-    found = again(spark, lake, against=lake / "sums", startingFrontier="2", endingFrontier="4").comparisons["sums"]
+def test_a_part_is_compared_with_the_same_part(spark: Any, live: Path) -> None:
+    found = again(spark, live, against=live / "sums", startingFrontier="2", endingFrontier="4").comparisons["sums"]
     assert (found.equal, found.times, found.since is not None and found.since.to_json()) == (True, 2, [2])
 
 
-def test_the_same_command_goes_on_and_another_is_refused(spark: Any, lake: Path) -> None:
-    first = again(spark, lake, against=lake / "sums", endingVersion="4")
+def test_the_same_command_goes_on_and_another_is_refused(spark: Any, live: Path) -> None:
+    first = again(spark, live, against=live / "sums", endingVersion="4")
     version = Channel.open(first.outputs["sums"]).version
-    assert again(spark, lake, against=lake / "sums", endingVersion="4") == first
+    assert again(spark, live, against=live / "sums", endingVersion="4") == first
     assert Channel.open(first.outputs["sums"]).version == version
     for field, options in (("part", {"endingVersion": "3"}), ("pipeline", {"pipeline": "changed.py", "endingVersion": "4"})):
         with pytest.raises(StrandlineError, match=f"STRANDLINE_REPLAY_FOLDER.*has a replay with another {field}"):
-            again(spark, lake, **options)
-    (lake / "full").mkdir()
-    (lake / "full" / "x").touch()
+            again(spark, live, **options)
+    (live / "full").mkdir()
+    (live / "full" / "x").touch()
     for into, problem in (("full", "is not empty"), ("readings", "is not apart"), (".", "is not apart"), ("sums/x", "not apart")):
         with pytest.raises(StrandlineError, match=f"STRANDLINE_REPLAY_FOLDER.*{problem}"):
-            again(spark, lake, into=into, against=lake / "sums")
+            again(spark, live, into=into, against=live / "sums")
 
 
 HEAD = "def pipeline(spark, read):\n    rows = read('readings')\n"
@@ -146,19 +151,20 @@ def test_a_pipeline_may_still_look_and_writes_work_afterwards(spark: Any, lake: 
     say(Channel.open(lake / "readings"), "a", then=[9])
 
 
-def test_an_original_may_go_on_and_be_compacted_meanwhile(spark: Any, lake: Path) -> None:
-    """A producer writes on, and files are rewritten, in the moment in which the first batch has begun."""
-    told: list[str] = []
+def test_an_original_may_go_on_and_be_compacted_meanwhile(spark: Any, live: Path) -> None:
+    """A producer writes on, and files are rewritten, while the replay runs."""
+    told: list[tuple[Any, ...]] = []
 
-    def meanwhile(*_: Any) -> None:
-        if not told:
-            told.append("once")
-            say(Channel.open(lake / "readings"), "a", (7, 70), then=[8])
-            DeltaTable(lake / "readings").optimize.compact()
+    def meanwhile(*said: Any) -> None:
+        told.append(said)
+        if len(told) == 1:
+            say(Channel.open(live / "readings"), "a", (7, 70), then=[8])
+            DeltaTable(live / "readings").optimize.compact()
 
-    found = again(spark, lake, against=lake / "sums", endingVersion="5", speed="100000x", progress=meanwhile)
+    found = again(spark, live, against=live / "sums", endingVersion="5", speed="100000x", progress=meanwhile)
     assert found.equal
-    assert bool(told) == any("went on while the replay ran" in hint for hint in found.hints)
+    assert told[-1] == ("sums", 6, 6)
+    assert any("went on while the replay ran" in hint for hint in found.hints)
 
 
 def test_a_write_that_nobody_could_refuse_is_found(spark: Any, lake: Path) -> None:
@@ -195,20 +201,20 @@ def test_what_cannot_be_replayed_is_refused(spark: Any, lake: Path) -> None:
         assert (error.condition, what in error.what) == (condition, True), error
 
 
-def test_other_pipelines_that_are_none_are_refused(spark: Any, lake: Path) -> None:
+def test_other_pipelines_that_are_none_are_refused(spark: Any, live: Path) -> None:
     for text, what in (
         ("x = 1", "no function"),
         ("def pipeline(spark, read): return 1", "has returned int"),
         ("def pipeline(spark, read): return {'../sums': read('readings')}", "no name of a folder"),
         ("def pipeline(:", "SyntaxError"),
     ):
-        assert what in refused(spark, lake, text).what
-    error = refused(spark, lake, RULE, startingFrontier="yesterday")
+        assert what in refused(spark, live, text).what
+    error = refused(spark, live, RULE, startingFrontier="yesterday")
     assert (error.condition, "startingFrontier" in error.what) == ("STRANDLINE_OPTION_INVALID", True), error
     with pytest.raises(StrandlineError, match="STRANDLINE_PIPELINE_INVALID.*cannot be read"):
-        again(spark, lake, "none.py")
+        again(spark, live, "none.py")
     with pytest.raises(StrandlineError, match="STRANDLINE_REPLAY_OUTPUTS.*no output 'days'.*sums"):
-        again(spark, lake, against={"days": lake / "sums"})
+        again(spark, live, against={"days": live / "sums"})
 
 
 def test_a_recording_with_a_gap_is_refused(spark: Any, lake: Path) -> None:
@@ -269,10 +275,10 @@ def command(lake: Path, *arguments: str) -> list[str]:
     return ["replay", str(lake / "rule.py"), "--into", str(lake / "into"), "--input", f"readings={lake / 'readings'}", *arguments]
 
 
-def test_the_command_says_it_as_text_as_json_and_as_a_page(spark: Any, lake: Path) -> None:
-    (lake / "rule.py").write_text(CHANGED)
-    page = lake / "page.html"
-    arguments = command(lake, "--against", str(lake / "sums"), "--until", "4", "--html", str(page))
+def test_the_command_says_it_as_text_as_json_and_as_a_page(spark: Any, live: Path) -> None:
+    (live / "rule.py").write_text(CHANGED)
+    page = live / "page.html"
+    arguments = command(live, "--against", str(live / "sums"), "--until", "4", "--html", str(page))
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 1, done.output
     assert "They differ at 1 of these times, first at 2." in done.output
@@ -281,16 +287,16 @@ def test_the_command_says_it_as_text_as_json_and_as_a_page(spark: Any, lake: Pat
     body = json.loads(again.stdout)
     assert (again.exit_code, body["equal"], body["comparisons"]["sums"]["first"]) == (1, False, "2")
     assert body["part"] == {"endingFrontier": "4", "speed": "max"}
-    assert CliRunner().invoke(app, ["compare", str(lake / "sums"), str(lake / "sums"), "--spark"]).exit_code == 0
+    assert CliRunner().invoke(app, ["compare", str(live / "sums"), str(live / "sums"), "--spark"]).exit_code == 0
 
 
 PROGRAM = "import sys; from strandline.cli.__main__ import run; run()"
 
 
 @pytest.mark.drawn("processes")
-def test_a_replay_that_is_killed_goes_on_when_the_command_is_typed_again(lake: Path) -> None:
+def test_a_replay_that_is_killed_goes_on_when_the_command_is_typed_again(live: Path) -> None:
     """It waits between two recorded commits when it is killed."""
-    log = lake / "readings" / "_delta_log"
+    log = live / "readings" / "_delta_log"
     for version, file in enumerate(sorted(log.glob("*.json"))):
         actions = [json.loads(line) for line in file.read_text().splitlines()]
         for action in actions:
@@ -298,12 +304,12 @@ def test_a_replay_that_is_killed_goes_on_when_the_command_is_typed_again(lake: P
                 action["commitInfo"]["timestamp"] = 1000 + (version > 3) * 3_600_000
         file.write_text("".join(json.dumps(action) + "\n" for action in actions))
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYSPARK", "SPARK_"))}
-    given = command(lake, "--against", str(lake / "sums"), "--conf", "spark.master=local[1]")
+    given = command(live, "--against", str(live / "sums"), "--conf", "spark.master=local[1]")
     arguments = [sys.executable, "-c", PROGRAM, *given]
     running = subprocess.Popen([*arguments, "--speed", "realtime"], env=environment, start_new_session=True)
     try:
         until = time.monotonic() + 90
-        sums = lake / "into" / "channels" / "sums"
+        sums = live / "into" / "channels" / "sums"
         while time.monotonic() < until and len(list((sums / "_delta_log").glob("*.json"))) < 2:
             time.sleep(0.2)
     finally:
@@ -314,4 +320,4 @@ def test_a_replay_that_is_killed_goes_on_when_the_command_is_typed_again(lake: P
     done = subprocess.run([*arguments, "--json"], env=environment, capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     assert json.loads(done.stdout)["comparisons"]["sums"]["times"] == 5
-    assert contents(sums) == contents(lake / "sums")
+    assert contents(sums) == contents(live / "sums")
