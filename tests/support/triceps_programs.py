@@ -12,12 +12,12 @@ __all__ = ["drive", "mixing", "records_of", "round_trip"]
 MS = 1000
 
 
-def records_of(seed: int, count: int, gap: int, hops: int = 3) -> list[tuple[int, Any]]:
-    """Return records ``(hops, value)`` with random gaps, sometimes none."""
+def records_of(seed: int, count: int, gap: int, hops: int = 3, least: int = 0) -> list[tuple[int, Any]]:
+    """Return records ``(hops, value)`` with random gaps, by default sometimes none."""
     draw = random.Random(seed)
     instant, made = 0, []
     for _ in range(count):
-        instant += draw.choice([0, 1, draw.randint(1, gap), draw.randint(1, gap), gap])
+        instant += draw.choice([least, 1, draw.randint(1, gap), draw.randint(1, gap), gap])
         made.append((instant, (draw.randint(0, hops), draw.randint(0, 99))))
     return made
 
