@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any, get_args
 
 from strandline.dataflow.builder import Cluster
@@ -14,9 +15,10 @@ from strandline.dataflow.operators import InputPort, OutputPort
 from strandline.time.domain import int64
 from strandline.time.path.summary import advance
 from strandline.tracker.notificator import Notificator
+from triceps import Stuck, run
 from triceps_graph import FIGURE, Case, Full, Graph, Link, Looks, Node, Queues, Waits
 from triceps_machine import Machine, Result
-from triceps_programs import round_trip
+from triceps_programs import mixing, records_of, round_trip
 
 __all__ = [
     "LAG",
@@ -27,6 +29,7 @@ __all__ = [
     "evenly",
     "every_schedule",
     "in_the_core",
+    "larger",
     "order_at_b",
     "results_of_batches",
     "search",
@@ -169,6 +172,23 @@ def batches(records: Records, nodes: dict[str, Node], link: Link, seed: int, siz
     raise AssertionError("the batches have no end")
 
 
+def larger(seed: int, targets: tuple[str, ...], schedule: int) -> tuple[object, bool]:
+    """Run a larger input through loops to these nodes: what came of it, and whether records wait for ever."""
+    draw = random.Random(seed)
+    records = records_of(seed, draw.randint(3, 14), draw.choice([5, 20, 60]), hops=draw.choice([1, 2, 3]), least=1)
+    queues = Queues(draw.randint(1, 3), draw.choice(get_args(Waits)))
+    names = ("loop", "two")[: len(targets)]
+    links = [
+        Link(draw.choice([30, 50, LAG]), "semi-blocking", name, target=target, depth=draw.randint(1, 3))
+        for name, target in zip(names, targets, strict=True)
+    ]
+    try:
+        result = run(records, mixing(names), links, schedule, queues=queues)
+    except Stuck as stuck:
+        return stuck.args, True
+    return (result.outputs, result.log, result.taken), False
+
+
 def evenly(count: int, gap: int) -> Records:
     """Return records that go round once, one each ``gap`` microseconds."""
     return [(gap * i, (1, f"{chr(ord('a') + i % 26)}{i}")) for i in range(count)]
@@ -242,18 +262,24 @@ def main() -> None:
     """Print the evidence."""
     print("1. Queues of a fixed size, one record at a time: all schedules of 15 inputs each")
     print(f"{'':18}{'moves when':12}{'a node waits for':18}{'looks':8}several results  stuck for ever  situations")
-    for program in PROGRAMS:
-        for full in get_args(Full):
-            for waits in get_args(Waits):
-                for looks in get_args(Looks):
-                    found = search(program, full, waits, looks)
-                    several = f"{found.differing} (up to {found.most_results})" if found.differing else "-"
-                    print(f"{program:18}{full:12}{waits:18}{looks:8}{several:17}{found.stuck or '-':<16}{found.situations}")
+    for full in get_args(Full):
+        total = Search()
+        for program, waits, looks in product(PROGRAMS, get_args(Waits), get_args(Looks)):
+            found = search(program, full, waits, looks)
+            several = f"{found.differing} (up to {found.most_results})" if found.differing else "-"
+            print(f"{program:18}{full:12}{waits:18}{looks:8}{several:17}{found.stuck or '-':<16}{found.situations}")
+            if looks == "above":
+                total.inputs += found.inputs
+                total.differing += found.differing
+                total.stuck += found.stuck
+                total.most_results = max(total.most_results, found.most_results)
+        print(f"{full}, above: {total.inputs} inputs, {total.differing} with several results", end=" ")
+        print(f"(up to {total.most_results}), {total.stuck} stuck for ever\n")
     for program, full, waits in EXAMPLES:
         example = search(program, full, waits, "above").example
         assert example is not None
         machine, results = example
-        print(f"\n{program}, {full}, {waits}: {machine.records}, two schedules")
+        print(f"{program}, {full}, {waits}: {machine.records}, two schedules")
         for result in results[:2]:
             print("   B takes", order_at_b(result))
     records = evenly(12, 10)
@@ -274,6 +300,12 @@ def main() -> None:
         print(f"   {link.case} {link.depth or '':<3}: {needed:3} batches, at most {most} record(s) wait on the link")
     burst = batches([(0, (1, f"a{i}")) for i in range(400)], round_trip(), Link(LAG, "counted", depth=4), 0, 400)
     print(f"   counted 4, all records at one instant: at most {burst[0].most['loop']} record(s) wait on the link")
+    print("\n4. Larger random inputs, two schedules each, a record moves when nothing else can happen")
+    for targets in (("B",), ("B", "B"), ("B", "A")):
+        pairs = [[larger(seed, targets, schedule) for schedule in (0, seed + 1)] for seed in range(400)]
+        differing = sum(one != other for (one, _), (other, _) in pairs)
+        waiting = sum(is_stuck for (_, is_stuck), _ in pairs)
+        print(f"   loops to {' and '.join(targets)}: of 400, {differing} with several results, {waiting} stuck for ever")
 
 
 if __name__ == "__main__":

@@ -35,8 +35,24 @@ def test_it_is_predictable_in_larger_runs(seed: int, schedule: int, waits: str, 
     if has_two:
         links.append(Link(LAG // 2, "semi-blocking", "two", target="A", depth=depth))
     program = mixing(("loop", "two")[: len(links)])
-    first, second = (run(records, program, links, each, queues=queues) for each in (0, schedule))
-    assert (first.outputs, first.log, first.taken) == (second.outputs, second.log, second.taken)
+
+    def outcome(seed: int) -> object:
+        try:
+            result = run(records, program, links, seed, queues=queues)
+        except Stuck as stuck:  # of two loops about two in a thousand: see the page
+            assert has_two
+            return stuck.args
+        return result.outputs, result.log, result.taken
+
+    assert outcome(0) == outcome(schedule)
+
+
+def test_a_graph_stands_still_though_no_loop_is_full() -> None:
+    """D waits for what B may still move to just before an instant, and B for D. So fullness is no complete sign."""
+    records = [(60, (1, 72)), (117, (2, 30)), (118, (0, 4)), (178, (3, 41)), (179, (2, 88)), (233, (2, 5)), (234, (0, 5))]
+    links = [Link(LAG, "semi-blocking", depth=2), Link(30, "semi-blocking", "two", target="A", depth=3)]
+    with pytest.raises(Stuck):
+        run(records, mixing(("loop", "two")), links, queues=Queues(1, "written"))
 
 
 def test_without_it_a_bounded_loop_is_deadlocked() -> None:

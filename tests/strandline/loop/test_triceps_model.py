@@ -176,6 +176,10 @@ def test_a_changed_program_is_found(seed: int) -> None:
     assert same(mended, run(records, program, Link(L), 8, replay=mended.log))  # what was mended is recorded, too
 
 
+def replaced(entry: Entry, name: str, stamp: Any) -> Entry:
+    return entry._replace(**{name: stamp})
+
+
 def damages(log: tuple[Entry, ...], draw: random.Random) -> Iterator[tuple[str, list[Entry]]]:
     """One altered field, one line dropped, one doubled, one pair swapped."""
     at = draw.randrange(len(log))
@@ -184,7 +188,7 @@ def damages(log: tuple[Entry, ...], draw: random.Random) -> Iterator[tuple[str, 
     for name in ("first", "original", "new"):
         part = draw.choice(["instant", "node", "n"])
         stamp: Stamp = getattr(entry, name)
-        yield name, [*log[:at], entry._replace(**{name: stamp._replace(**{part: getattr(stamp, part) + moved})}), *log[at + 1 :]]
+        yield name, [*log[:at], replaced(entry, name, stamp._replace(**{part: getattr(stamp, part) + moved})), *log[at + 1 :]]
     hops, value = entry.payload
     yield "payload", [*log[:at], entry._replace(payload=(hops, value + moved)), *log[at + 1 :]]
     yield "dropped", [*log[:at], *log[at + 1 :]]
