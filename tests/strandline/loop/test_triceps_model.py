@@ -114,6 +114,14 @@ def test_more_than_one_record_is_in_the_loop_and_those_go_first() -> None:
     assert at_b(machine)[2:] == [(1020, "x"), (1020, "y"), (1020, "z")]
 
 
+@pytest.mark.parametrize(("case", "expected"), [("earliest", False), ("fixed", True)])
+def test_in_case_2_a_loop_without_an_end_starves_the_next_record(case: Any, expected: bool) -> None:
+    """Each time round it goes just before the next record again. Always T + L lets that record in."""
+    machine = Machine([(1000 * MS, (10**6, "x")), (1040 * MS, (0, "y"))], round_trip(), [Link(L, case)])
+    drive(machine, "timestamper", "timestamper", "A", "A", "B", "D", *["B", "D"] * 50)
+    assert ("y" in [name for _, (_, name) in machine.taken["B"]]) == expected
+
+
 # 4 and 5: record and replay.
 
 
