@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from pyspark_strandline.loops import errors
-from pyspark_strandline.operators.summary_steps import By, around
+from pyspark_strandline.operators.summary_steps import By, around, distances
 from pyspark_strandline.operators.time_functions import fed_back, project
 from pyspark_strandline.read.several.streams import Streams, read_channels
 from pyspark_strandline.schema import quoted, schema_above, time_field_of
@@ -19,7 +19,7 @@ from strandline.channel import Channel
 from strandline.loop import LoopQuery
 from strandline.scope import Scope
 from strandline.time.domain import TimeDomain, parse_domain
-from strandline.time.path.steps import ShiftStep
+from strandline.time.path.summary import advance_each
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,7 +46,7 @@ class Loop:
         self,
         streams: Streams,
         channels: Mapping[str, Channel],
-        feedback: Mapping[str, Mapping[str, By]],
+        feedback: Mapping[str, Mapping[str, int]],
         domain: TimeDomain,
         storage: Mapping[str, str] | None,
     ) -> None:
@@ -189,7 +189,7 @@ def read_loop(
         channels: The paths of all channels that the query reads, by name. The feedback channels exist, have one producer, and
             have no rows when the query begins.
         feedback: For each feedback channel, by how much its times advance on the way around, as for
-            :func:`pyspark_strandline.advance`: ``{"labels": {"iter": 1}}``.
+            :func:`pyspark_strandline.advance`: ``{"labels": {"iter": 1}}``, ``{"late": {"instant": "100 milliseconds"}}``.
         domain: The domain of times inside the loop. The times of each channel enter it: they are of this domain, or its first
             coordinates.
         queries: Instead of ``feedback``, for a loop that goes through several queries: what each of them reads, and which
@@ -221,15 +221,18 @@ def read_loop(
     if unknown or not own:
         raise errors.option_invalid_feedback(unknown, channels)
     opened = {name: Channel.open(channels[name], plain or None) for each in moves.values() for name in each}
-    distances = {of: {name: _distances(opened[name].domain, by) for name, by in each.items()} for of, each in moves.items()}
+    units = {
+        of: {name: _in_units(opened[name].domain, by, numbers=queries is not None) for name, by in each.items()}
+        for of, each in moves.items()
+    }
     if queries is None or query is None:
-        options["feedback"] = json.dumps(distances[""])
+        options["feedback"] = json.dumps(units[""])
     else:
-        each_query = {name: {"reads": list(each.reads), "writes": distances[name]} for name, each in queries.items()}
+        each_query = {name: {"reads": list(each.reads), "writes": units[name]} for name, each in queries.items()}
         options |= {"queries": json.dumps(each_query), "query": query}
     options |= {f"storage.{name}": value for name, value in plain.items()}
     streams = read_channels(spark, channels, domain=domain, **options)
-    return Loop(streams, {name: opened[name] for name in own}, moves[query or ""], domain, plain or None)
+    return Loop(streams, {name: opened[name] for name in own}, units[query or ""], domain, plain or None)
 
 
 def read_scope(spark: SparkSession, scope: Scope, query: str, **options: Any) -> Loop:
@@ -260,6 +263,8 @@ def read_scope(spark: SparkSession, scope: Scope, query: str, **options: Any) ->
     return read_loop(spark, paths, queries=scope.loop_queries(), query=query, domain=scope.domain, storage=storage, **options)
 
 
-def _distances(domain: TimeDomain, by: Mapping[str, By]) -> dict[str, int]:
-    """Return by how much each coordinate advances, in its own unit."""
-    return {step.coordinate: step.distance for step in around(domain, domain, by).steps if isinstance(step, ShiftStep)}
+def _in_units(domain: TimeDomain, by: Mapping[str, By], *, numbers: bool) -> dict[str, int]:
+    """Return by how much each coordinate advances, in its own unit. A :class:`LoopQuery` has such ``numbers`` already."""
+    given = {path: distance for path, distance in by.items() if numbers and type(distance) is int}
+    advance_each(domain, given)  # raises if they do not fit
+    return distances(domain, {path: distance for path, distance in by.items() if path not in given}) | given

@@ -16,6 +16,7 @@ __all__ = [
     "By",
     "advancing",
     "around",
+    "distances",
     "entering",
     "leaving",
     "projecting",
@@ -145,12 +146,27 @@ def leaving(domain: TimeDomain, outer: TimeDomain) -> Steps:
     return Steps(first.steps + leaving(first.target(domain), outer).steps)
 
 
-def around(domain: TimeDomain, outer: TimeDomain, by: Mapping[str, By]) -> Steps:
-    """Go around a loop: leave it to the domain of a feedback channel, and advance there. A scalar time is named by an empty name.
+def distances(domain: TimeDomain, by: Mapping[str, By]) -> dict[str, int]:
+    """Return by how much each coordinate advances, in its own unit: microseconds for a timestamp. A scalar has an empty name.
 
-    >>> from strandline.time.domain import int64, product
+    >>> from strandline.time.domain import lex, timestamp
+    >>> distances(lex(instant="timestamp", node="int64"), {"instant": "100 milliseconds", "node": 0})
+    {'instant': 100000}
+    >>> distances(timestamp, {"": "1 second"})
+    {'': 1000000}
+    """
+    steps = advancing(domain, by if domain.coordinates else by.get("", 0)).steps
+    return {step.coordinate: step.distance for step in steps if isinstance(step, ShiftStep)}
+
+
+def around(domain: TimeDomain, outer: TimeDomain, by: Mapping[str, int]) -> Steps:
+    """Go around a loop: leave it to the domain of a feedback channel, and advance there by :func:`distances`.
+
+    >>> from strandline.time.domain import int64, product, timestamp
     >>> around(product(epoch="int64", iter="int64"), int64, {"": 2}).to_json()
     [{'coordinate': 'epoch'}, {'shift': 2}]
+    >>> around(timestamp, timestamp, {"": 100_000}).to_json()
+    [{'shift': 100000}]
     """
     left = leaving(domain, outer)
-    return Steps(left.steps + advancing(outer, by if outer.coordinates else by.get("", 0)).steps)
+    return Steps(left.steps + tuple(ShiftStep(distance, path) for path, distance in by.items() if distance))

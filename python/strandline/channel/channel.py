@@ -20,7 +20,7 @@ from strandline.channel.statements.commit_statement import MAX_MESSAGE_TIMES
 from strandline.channel.statements.inputs import Input
 from strandline.channel.statements.log import Commit
 from strandline.channel.statements.session import WriterSession
-from strandline.channel.statements.statement import Span, checked_state
+from strandline.channel.statements.statement import ProducerState, Span, checked_state
 from strandline.channel.view import ChannelView
 from strandline.channel.write import admission, registrar, replay
 from strandline.channel.write.append import Append, check_kinds, own_antichains
@@ -260,7 +260,14 @@ class Channel(ChannelView):
         return Producer(self, self._snapshot, name, session, state)
 
     @locked
-    def register(self, names: Iterable[str], at: Time | Iterable[Time] | None = None, *, exist_ok: bool = False) -> int | None:
+    def register(
+        self,
+        names: Iterable[str],
+        at: Time | Iterable[Time] | None = None,
+        *,
+        exist_ok: bool = False,
+        state: Callable[[Mapping[str, ProducerState]], Any] | None = None,
+    ) -> int | None:
         """Let producers join, all in one commit.
 
         After an error the commit may have been made. Then a repeated call, for the same names at the same times, returns its
@@ -270,6 +277,8 @@ class Channel(ChannelView):
             names: The producers.
             at: Their capabilities: a time or several (default: the registrar's).
             exist_ok: Skip names that are registered already.
+            state: Returns the :attr:`Producer.state` with which the new producers join, from the producers that are there in the
+                version before. It is called again if another writer commits first.
 
         Returns:
             The version, or ``None`` if there was no new name.
@@ -279,7 +288,7 @@ class Channel(ChannelView):
                 ``STRANDLINE_PRODUCER_EXISTS`` unless ``exist_ok`` is set.
             CapabilityError: ``at`` is not ≥ the registrar's capability.
         """
-        return registrar.register(self._snapshot, names, at, exist_ok=exist_ok).committed
+        return registrar.register(self._snapshot, names, at, exist_ok=exist_ok, state=state).committed
 
     @locked
     def delay_registrar(self, times: Time | Iterable[Time]) -> int | None:

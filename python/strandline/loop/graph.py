@@ -30,7 +30,7 @@ class LoopQuery:
     Attributes:
         reads: The names of the channels that it reads.
         writes: The loop's channels that it writes: for each, by how much its times advance. ``{}`` leaves them as they are.
-            A number is the advance of a channel whose times have no coordinates.
+            A number is the advance of a channel whose times have no coordinates. Timestamps advance by microseconds.
 
     >>> LoopQuery(["questions", "labels"], {"answers": {"iter": 1}})
     LoopQuery(reads=('questions', 'labels'), writes={'answers': {'iter': 1}})

@@ -1,6 +1,19 @@
-"""Compares what two runs have written, time by time."""
+"""Records in an order that never ties, and compares what two runs have written, time by time."""
 
+from strandline.replay.clock import CLOCK, Timestamper, add_node, nodes
 from strandline.replay.comparison import ChangedRow, Comparison, TimeDifference, assert_same, compare
 from strandline.replay.replayed import Replayed, ReplayedInput
 
-__all__ = ["ChangedRow", "Comparison", "Replayed", "ReplayedInput", "TimeDifference", "assert_same", "compare"]
+__all__ = [
+    "CLOCK",
+    "ChangedRow",
+    "Comparison",
+    "Replayed",
+    "ReplayedInput",
+    "TimeDifference",
+    "Timestamper",
+    "add_node",
+    "assert_same",
+    "compare",
+    "nodes",
+]

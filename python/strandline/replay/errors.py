@@ -31,3 +31,44 @@ def compare_open(path: str, frontier: Antichain, until: Antichain) -> Strandline
         f"{path} has not closed all times before {until.format()}: its frontier is {frontier.format()}.",
         "Wait until it has, or compare up to an earlier frontier.",
     )
+
+
+def clock_domain(path: str, domain: TimeDomain, clock: TimeDomain) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_CLOCK_DOMAIN",
+        f"{path} has times of {domain}, but a timestamper gives times of {clock}.",
+        "Create the channel with the domain strandline.replay.CLOCK.",
+    )
+
+
+def node_unknown(path: str, name: str, why: str) -> ChannelError:
+    return ChannelError(
+        "STRANDLINE_NODE_UNKNOWN",
+        f"The producer {name!r} of {path} {why}.",
+        "Let a new name join with add_node, and let nobody but its timestamper write as it.",
+    )
+
+
+def node_kind(path: str, name: str, *, is_scheduler: bool) -> ChannelError:
+    known, asked = ("a scheduler", "an input") if is_scheduler else ("an input", "a scheduler")
+    return ChannelError(
+        "STRANDLINE_NODE_KIND",
+        f"The node {name!r} of {path} is {known}, and was asked for as {asked}.",
+        "Use another name: the order of nodes never changes.",
+    )
+
+
+def columns_stamped(column: str) -> ChannelError:
+    return ChannelError(
+        "STRANDLINE_COLUMNS_STAMPED",
+        f"The rows have a column {column!r}, which the timestamper gives.",
+        "Leave it out, or give the rows' own time another name.",
+    )
+
+
+def instant_invalid(name: str, instant: object) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_INSTANT_INVALID",
+        f"The clock of {name!r} returned {instant!r}, which is no whole number of microseconds since 1970.",
+        "Give a clock such as lambda: time.time_ns() // 1000.",
+    )

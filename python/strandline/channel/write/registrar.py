@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from strandline.channel import errors
 from strandline.channel.commit.outcome import Committed, Outcome, Unchanged
 from strandline.channel.commit.transaction import Plan, transact
 from strandline.channel.progress.attempts import Attempt
 from strandline.channel.progress.snapshot import Snapshot
-from strandline.channel.statements.statement import REGISTRAR, Statement
+from strandline.channel.statements.statement import REGISTRAR, ProducerState, Statement
 from strandline.channel.write.create import checked_names
 from strandline.time.antichain import Antichain, canonical_times
 from strandline.time.domain import Time
@@ -26,8 +27,15 @@ class _Registration:
     start: Antichain | None
 
 
-def register(snapshot: Snapshot, names: Iterable[str], at: Time | Iterable[Time] | None, *, exist_ok: bool) -> Outcome:
-    """Implement :meth:`Channel.register`.
+def register(
+    snapshot: Snapshot,
+    names: Iterable[str],
+    at: Time | Iterable[Time] | None,
+    *,
+    exist_ok: bool,
+    state: Callable[[Mapping[str, ProducerState]], Any] | None = None,
+) -> Outcome:
+    """Implement :meth:`Channel.register`. ``state`` returns what new producers keep for themselves, from the producers there are.
 
     If an earlier call that ended by an error asked for the same, and its commit was made, this call repeats it.
     """
@@ -53,7 +61,8 @@ def register(snapshot: Snapshot, names: Iterable[str], at: Time | Iterable[Time]
         for time in joining:
             if not registrar.less_equal(time):
                 raise errors.time_not_held_by_registrar(snapshot.domain.format(time), registrar.format())
-        statements = {name: Statement(snapshot.progress.first_seq, tuple(joining)) for name in new}
+        kept = None if state is None else state(known)
+        statements = {name: Statement(snapshot.progress.first_seq, tuple(joining), None, kept) for name in new}
         return Plan(statements=statements, attempt=Attempt(asked))
 
     outcome = transact(snapshot, plan)
