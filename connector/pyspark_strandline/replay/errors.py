@@ -78,6 +78,14 @@ def replay_folder_other(folder: Path, field: str, before: object, now: object) -
     )
 
 
+def comparison_by_spark(column: str, problem: str) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_COMPARE_BY_SPARK",
+        f"Spark cannot compare the column {column!r}: {problem}.",
+        "Compare by Arrow, which is the default (strandline.replay.compare), or name the columns to compare without it.",
+    )
+
+
 def replay_folder_taken(folder: Path, problem: str) -> StrandlineError:
     return StrandlineError(
         "STRANDLINE_REPLAY_FOLDER", f"{folder} {problem}.", "Give a folder that is new or empty, apart from all channels."

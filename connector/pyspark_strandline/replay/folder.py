@@ -49,17 +49,25 @@ class ReplayFolder:
         mark = self.path / _MARK
         wanted = json.loads(json.dumps(what))
         if mark.exists():
-            known = json.loads(mark.read_text(encoding="utf-8"))
+            try:
+                known = json.loads(mark.read_text(encoding="utf-8"))
+            except (OSError, ValueError):
+                known = None
+            if not isinstance(known, dict):
+                raise errors.replay_folder_taken(self.path, f"has a {_MARK} that is damaged")
             for field in [*wanted, *(set(known) - set(wanted))]:
                 if known.get(field) != wanted.get(field):
                     raise errors.replay_folder_other(self.path, field, known.get(field), wanted.get(field))
             return
         if self.path.exists() and (not self.path.is_dir() or any(each.name != f"{_MARK}.new" for each in self.path.iterdir())):
             raise errors.replay_folder_taken(self.path, "is not empty, and has no replay")
-        self.path.mkdir(parents=True, exist_ok=True)
-        new = mark.with_name(f"{_MARK}.new")
-        new.write_text(json.dumps(wanted, indent=2) + "\n", encoding="utf-8")
-        new.replace(mark)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            new = mark.with_name(f"{_MARK}.new")
+            new.write_text(json.dumps(wanted, indent=2) + "\n", encoding="utf-8")
+            new.replace(mark)
+        except OSError as error:
+            raise errors.replay_folder_taken(self.path, f"cannot be made: {error.strerror}") from None
 
     def channel(self, side: str, output: str) -> str:
         """Return the path of an output's channel."""

@@ -7,6 +7,8 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import deltalake
+import deltalake.writer
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession as PlainSession
 from pyspark.sql.classic.dataframe import DataFrame
 
@@ -20,6 +22,7 @@ __all__ = ["writes_refused"]
 
 _WRITERS = ("write", "writeStream", "writeTo", "mergeInto", "foreach", "foreachPartition")
 _CHANNEL_WRITERS = ("create", "append", "producer", "register", "seal", "add_columns", "delay_registrar")
+_TABLE_WRITERS = ("create", "delete", "merge", "repair", "restore", "update", "vacuum")
 _ONLY_HERE = ("CreateViewCommand", "CreateTempViewUsing", "SetCommand", "ExplainCommand", "CacheTable", "CacheTableAsSelect")
 """Commands of SQL that change nothing outside the session."""
 
@@ -53,7 +56,10 @@ def writes_refused(spark: SparkSession, pipeline: str) -> Iterator[None]:
             _replace(undo, DataFrame, name, property(refuse) if is_property else refuse)
         for name in _CHANNEL_WRITERS:
             _replace(undo, Channel, name, refusal(f"Channel.{name}"))
-        _replace(undo, deltalake, "write_deltalake", refusal("write_deltalake"))
+        for module in (deltalake, deltalake.writer):
+            _replace(undo, module, "write_deltalake", refusal("write_deltalake"))
+        for name in _TABLE_WRITERS:
+            _replace(undo, DeltaTable, name, refusal(f"DeltaTable.{name}"))
         _replace(undo, PlainSession, "sql", sql)
         yield
     if started := [query for query in spark.streams.active if query.id not in before]:

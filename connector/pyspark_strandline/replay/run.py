@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -135,10 +136,15 @@ def replay(
     """
     if unknown := sorted(set(options) - set(_OPTIONS)):
         raise TypeError(f"replay() has no option {unknown[0]!r}; it has {', '.join(_OPTIONS)}")
+    given = {}
+    for path in (inputs or {}).values():
+        with suppress(StrandlineError):  # what is no channel is refused where it is read
+            given[location_of(path)] = Channel.open(path, storage).version
     sides = _Sides(spark, Path(pipeline), against, Inputs(spark, inputs, {**options, "replay": speed}, storage), storage)
     folder = ReplayFolder(into, sides.originals)
     folder.begin(sides.named(options))
-    before = {path: channel.version for path, channel in sides.originals.items()}
+    # What the file itself has done, before it read an input by its name, counts too.
+    before = {path: given.get(path, channel.version) for path, channel in sides.originals.items()}
     _run(sides.frames, folder, progress)
     hints = [*sides.hints(), *_check_originals(sides.originals, before)]
     comparisons = {}

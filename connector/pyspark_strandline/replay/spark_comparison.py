@@ -11,10 +11,11 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
+from pyspark_strandline.replay import errors
 from pyspark_strandline.schema import quoted
 from strandline.channel import Channel
 from strandline.replay import Comparison, TimeDifference
-from strandline.replay.comparison import asked_frontier, closed_frontiers, compared_columns
+from strandline.replay.comparison import asked_frontier, closed_frontiers, compared_columns, without_times
 from strandline.replay.rows import row_difference
 from strandline.time.antichain import Antichain
 from strandline.time.arrow import times_of
@@ -70,8 +71,11 @@ def compare(
     """
     channels = left, right = Channel.open(a, storage_options), Channel.open(b, storage_options)
     domain = left.domain
-    closed, begin = closed_frontiers(left, right, until), None if since is None else asked_frontier(domain, since)
-    names = compared_columns(channels, columns, key)
+    closed = closed_frontiers(left, right, until)
+    begin = None if since is None else asked_frontier(domain, since)
+    names = compared_columns(left, right, columns, key)
+    _check_columns(left, right, names)
+    key = without_times(key, left, right)
     versions = left.version, right.version
     in_a, in_b = (
         _closed_rows(_reader(spark, version, storage_options).load(os.fspath(path)), channel, names, closed, begin)
@@ -91,6 +95,27 @@ def compare(
         count,
         begin,
     )
+
+
+def _check_columns(a: Channel, b: Channel, names: Sequence[str] | None) -> None:
+    """Raise for columns that Spark would compare in another way than :func:`strandline.replay.compare`.
+
+    Spark does not tell names by their case, and casts fields of structs by their place. Some names are those of its own columns.
+    """
+    wanted: dict[str, str] = {}
+    for channel in (a, b):
+        for name in channel.schema.names:
+            if name == channel.time_column or (names is not None and name not in names):
+                continue
+            if name.lower() in _RESERVED or wanted.setdefault(name.lower(), name) != name:
+                raise errors.comparison_by_spark(name, f"its name is taken by {wanted.get(name.lower(), 'the comparison')!r}")
+            if name in a.schema.names and name in b.schema.names:
+                one, other = (str(each.schema.field(name).type) for each in (a, b))
+                if one != other and "struct" in one + other:
+                    raise errors.comparison_by_spark(name, f"it is {one} in one channel and {other} in the other")
+
+
+_RESERVED = {"_strandline_time", "_strandline_hash", "_more", "col"}
 
 
 def _reader(spark: SparkSession, version: int, storage: Mapping[str, str] | None) -> DataFrameReader:

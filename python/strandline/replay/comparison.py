@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from strandline.channel import Channel
 from strandline.replay import errors
 from strandline.replay.digests import TimeDigest, closed_rows, digests, rows_at
 from strandline.replay.rows import ChangedRow, row_difference
+from strandline.replay.values import comparable, values_of
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time, TimeDomain
 from strandline.time.time_text import asked_time
@@ -21,6 +22,7 @@ from strandline.time.time_text import asked_time
 __all__ = ["ChangedRow", "Comparison", "TimeDifference", "assert_same", "compare"]
 
 _SHOWN_ROWS = 5
+_NOTHING = "Nothing was compared: neither has rows at these times."
 
 
 @dataclass(frozen=True)
@@ -105,8 +107,8 @@ class Comparison:
                     "time": domain.format(each.time),
                     "key": list(each.key),
                     "bounded": each.bounded,
-                    "onlyA": _plain(each.only_a.to_pylist()),
-                    "onlyB": _plain(each.only_b.to_pylist()),
+                    "onlyA": _plain(values_of(each.only_a)),
+                    "onlyB": _plain(values_of(each.only_b)),
                     "changed": [{"key": _plain(row.key), "a": _plain(row.a), "b": _plain(row.b)} for row in each.changed],
                 }
                 for each in self.differences
@@ -123,12 +125,12 @@ class Comparison:
             f"compared: {self.times} times, all that are closed by {' and '.join(f.format() for f in self.closed)}{since}",
         ]
         if self.first is None:
-            return "\n".join([*lines, "They are equal."])
+            return "\n".join([*lines, "They are equal." if self.times else _NOTHING])
         lines.append(f"They differ at {self.times_parted} of these times, first at {domain.format(self.first)}.")
         for each in self.differences:
             lines.append(f"{domain.format(each.time)}: {each.rows_a} rows in a, {each.rows_b} in b")
-            lines += _some("only in a", each.only_a.to_pylist())
-            lines += _some("only in b", each.only_b.to_pylist())
+            lines += _some("only in a", values_of(each.only_a))
+            lines += _some("only in b", values_of(each.only_b))
             lines += _some("changed", [f"{row.key}: {row.a} -> {row.b}" for row in each.changed])
             lines += ["  and more: not all rows that differ were read"] if each.bounded else []
         return "\n".join(lines)
@@ -165,7 +167,8 @@ def compare(
 
     Raises:
         StrandlineError: ``STRANDLINE_COMPARE_DOMAINS`` if the times have different domains; ``STRANDLINE_COMPARE_OPEN`` if a
-            channel has not closed all times before ``until``; ``STRANDLINE_COLUMN_UNKNOWN``.
+            channel has not closed all times before ``until``; ``STRANDLINE_COMPARE_TYPES`` if a column has another type in
+            each, beside integers and floats of other widths; ``STRANDLINE_COLUMN_UNKNOWN``.
 
     >>> import tempfile
     >>> from strandline.time.arrow import time_field
@@ -182,8 +185,10 @@ def compare(
     True
     """
     left, right = (each if isinstance(each, Channel) else Channel.open(each, storage_options) for each in (a, b))
-    closed, begin = closed_frontiers(left, right, until), None if since is None else asked_frontier(left.domain, since)
-    names = compared_columns((left, right), columns, key)
+    closed = closed_frontiers(left, right, until)
+    begin = None if since is None else asked_frontier(left.domain, since)
+    key = without_times(key, left, right)
+    names = compared_columns(left, right, columns, key)
     versions = left.version, right.version
     tables = [
         closed_rows(channel, version, names, closed, begin) for channel, version in zip((left, right), versions, strict=True)
@@ -213,6 +218,8 @@ def compare(
 def assert_same(a: Channel | str | os.PathLike[str], b: Channel | str | os.PathLike[str], **options: Any) -> None:
     """Assert that two channels have the same rows at all times that both have closed (:func:`compare`).
 
+    If they have no rows there, that is no assertion: give ``until``, which both must have closed.
+
     Raises:
         AssertionError: They differ. Its text says where, and how.
         StrandlineError: As :func:`compare`.
@@ -235,6 +242,11 @@ def closed_frontiers(a: Channel, b: Channel, until: Any) -> tuple[Antichain, ...
     return (wanted,)
 
 
+def without_times(key: Sequence[str] | None, *channels: Channel) -> list[str] | None:
+    """Return a key without the times: it tells rows of one time apart."""
+    return None if key is None else [name for name in key if all(name != channel.time_column for channel in channels)]
+
+
 def asked_frontier(domain: TimeDomain, times: Any) -> Antichain:
     """Return a frontier that is a time, or a list of several, each also as text.
 
@@ -246,12 +258,21 @@ def asked_frontier(domain: TimeDomain, times: Any) -> Antichain:
     return Antichain(domain, [asked_time(domain, each) for each in several])
 
 
-def compared_columns(channels: Iterable[Channel], columns: Sequence[str] | None, key: Sequence[str] | None) -> list[str] | None:
-    """Return the columns to compare beside the time; ``None`` for all. Raises for one that a channel does not have."""
-    for channel in channels:
+def compared_columns(a: Channel, b: Channel, columns: Sequence[str] | None, key: Sequence[str] | None) -> list[str] | None:
+    """Return the columns to compare beside the time; ``None`` for all.
+
+    Raises for one that a channel does not have, and for one whose values in the two channels do not compare.
+    """
+    for channel in (a, b):
         for name in (*(columns or ()), *(key or ())):
             if name not in channel.schema.names:
                 raise errors.column_unknown(channel.path, name, channel.schema.names)
+    wanted = None if columns is None else {*columns, *(key or ())}
+    for field in a.schema:
+        if field.name in b.schema.names and (wanted is None or field.name in wanted):
+            other = b.schema.field(field.name).type
+            if {a.time_column, b.time_column}.isdisjoint([field.name]) and not comparable(field.type, other):
+                raise errors.compare_types(field.name, a.path, field.type, b.path, other)
     return None if columns is None else [*dict.fromkeys([*columns, *(key or ())])]
 
 

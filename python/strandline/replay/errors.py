@@ -33,6 +33,14 @@ def compare_open(path: str, frontier: Antichain, until: Antichain) -> Strandline
     )
 
 
+def compare_types(column: str, a: str, type_a: object, b: str, type_b: object) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_COMPARE_TYPES",
+        f"The column {column!r} is {type_a} in {a}, but {type_b} in {b}. Their values do not compare.",
+        "Cast it in one of the two, or name the columns to compare without it.",
+    )
+
+
 def clock_domain(path: str, domain: TimeDomain, clock: TimeDomain) -> StrandlineError:
     return StrandlineError(
         "STRANDLINE_CLOCK_DOMAIN",

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from strandline.channel.batch.row_hashes import row_hashes
+from strandline.replay.values import values_of
 
 __all__ = ["ChangedRow", "RowDifference", "row_difference"]
 
@@ -92,7 +93,7 @@ def _unique(table: pa.Table, key: Sequence[str]) -> tuple[Any, Any]:
 
 
 def _changed(a: pa.Table, b: pa.Table, key: Sequence[str], i: int, j: int) -> ChangedRow:
-    (in_a,), (in_b,) = a.slice(i, 1).to_pylist(), b.slice(j, 1).to_pylist()
+    (in_a,), (in_b,) = values_of(a.slice(i, 1)), values_of(b.slice(j, 1))
     names = [name for name in dict.fromkeys([*in_a, *in_b]) if name not in key]
     other = [name for name in names if not _same(a, b, name, i, j)]
     return ChangedRow(

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from helpers import contents, make_channel, say
 from pyspark_strandline.replay import replay, start
+from pyspark_strandline.replay.folder import ReplayFolder
 from pyspark_strandline.replay.plan import varying_parts
 from strandline.channel import Channel
 from strandline.cli.app import app
@@ -132,6 +133,9 @@ WRITES = [
     ("spark.sql('DELETE FROM delta.`{readings}`')", "spark.sql"),
     ("from strandline.channel import Channel; Channel.open('{readings}').producer('a')", "Channel.producer"),
     ("import deltalake, pyarrow; deltalake.write_deltalake('{readings}', pyarrow.table({{'n': [1]}}))", "write_deltalake"),
+    ("from deltalake.writer import write_deltalake as w; w('{readings}', None)", "write_deltalake"),
+    ("from deltalake import DeltaTable; DeltaTable('{readings}').delete()", "DeltaTable.delete"),
+    ("from deltalake import DeltaTable; DeltaTable('{readings}').vacuum(0, dry_run=False)", "DeltaTable.vacuum"),
 ]
 
 
@@ -140,6 +144,19 @@ def test_a_pipeline_that_writes_is_refused_before_it_writes(spark: Any, lake: Pa
         text = f"{HEAD}    {line.format(readings=lake / 'readings')}\n    return {{'sums': rows}}\n"
         error = refused(spark, lake, text)
         assert (error.condition, how in error.what) == ("STRANDLINE_PIPELINE_WRITES", True), error
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "null", '"x"', ""])
+def test_a_damaged_record_of_a_folder_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "replay.json").write_text(text)
+    with pytest.raises(StrandlineError, match="STRANDLINE_REPLAY_FOLDER"):
+        ReplayFolder(tmp_path).begin({"part": {}})
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StrandlineError, match="STRANDLINE_REPLAY_FOLDER"):
+        ReplayFolder(tmp_path / "file" / "sub").begin({"part": {}})
 
 
 def test_a_pipeline_may_still_look_and_writes_work_afterwards(spark: Any, lake: Path) -> None:

@@ -125,3 +125,20 @@ def test_it_refuses_what_arrow_refuses(spark: Any, tmp_path: Path) -> None:
         by_spark(spark, tmp_path / "a", tmp_path / "a", until=3)
     with pytest.raises(StrandlineError, match="STRANDLINE_COLUMN_UNKNOWN"):
         by_spark(spark, tmp_path / "a", tmp_path / "a", columns=["x"])
+
+
+UNLIKE = [
+    ("V", pa.int64(), "v", pa.int64()),
+    ("col", pa.int64(), "col", pa.int64()),
+    ("v", pa.struct([("x", pa.int64()), ("y", pa.int64())]), "v", pa.struct([("y", pa.int64()), ("x", pa.int64())])),
+]
+
+
+@pytest.mark.parametrize(("one", "kind", "other", "other_kind"), UNLIKE)
+def test_what_spark_would_compare_otherwise_is_refused(
+    spark: Any, tmp_path: Path, one: str, kind: pa.DataType, other: str, other_kind: pa.DataType
+) -> None:
+    for name, column, type_ in (("a", one, kind), ("b", other, other_kind)):
+        Channel.create(tmp_path / name, pa.schema([time_field("t", int64), (column, type_)]), producers=["p"], at=0)
+    with pytest.raises(StrandlineError, match="STRANDLINE_COMPARE_BY_SPARK"):
+        by_spark(spark, tmp_path / "a", tmp_path / "b")

@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from strandline import __version__
 from strandline.page.render import static_text
 from strandline.replay import ChangedRow, Comparison, Replayed, TimeDifference
+from strandline.replay.values import values_of
 
 __all__ = ["comparison_html"]
 
@@ -76,7 +77,7 @@ def _rows_shown(each: TimeDifference, side: str) -> tuple[list[str], list[list[A
     """Return the columns and the rows of one side that the page shows, and how many rows more there are."""
     table = each.only_a if side == "a" else each.only_b
     names = table.column_names[:_MOST_COLUMNS]
-    rows = [[row[name] for name in names] for row in table.slice(0, _MOST_ROWS).select(names).to_pylist()]
+    rows = [[row[name] for name in names] for row in values_of(table.slice(0, _MOST_ROWS).select(names))]
     return names, rows, max(0, table.num_rows - _MOST_ROWS)
 
 
