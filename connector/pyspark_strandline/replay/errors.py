@@ -78,7 +78,7 @@ def replay_folder_other(folder: Path, field: str, before: object, now: object) -
     )
 
 
-def comparison_by_spark(column: str, problem: str) -> StrandlineError:
+def compare_by_spark(column: str, problem: str) -> StrandlineError:
     return StrandlineError(
         "STRANDLINE_COMPARE_BY_SPARK",
         f"Spark cannot compare the column {column!r}: {problem}.",

@@ -108,11 +108,11 @@ def _check_columns(a: Channel, b: Channel, names: Sequence[str] | None) -> None:
             if name == channel.time_column or (names is not None and name not in names):
                 continue
             if name.lower() in _RESERVED or wanted.setdefault(name.lower(), name) != name:
-                raise errors.comparison_by_spark(name, f"its name is taken by {wanted.get(name.lower(), 'the comparison')!r}")
+                raise errors.compare_by_spark(name, f"its name is taken by {wanted.get(name.lower(), 'the comparison')!r}")
             if name in a.schema.names and name in b.schema.names:
                 one, other = (str(each.schema.field(name).type) for each in (a, b))
                 if one != other and "struct" in one + other:
-                    raise errors.comparison_by_spark(name, f"it is {one} in one channel and {other} in the other")
+                    raise errors.compare_by_spark(name, f"it is {one} in one channel and {other} in the other")
 
 
 _RESERVED = {"_strandline_time", "_strandline_hash", "_more", "col"}
