@@ -267,4 +267,5 @@ def _in_units(domain: TimeDomain, by: Mapping[str, By], *, numbers: bool) -> dic
     """Return by how much each coordinate advances, in its own unit. A :class:`LoopQuery` has such ``numbers`` already."""
     given = {path: distance for path, distance in by.items() if numbers and type(distance) is int}
     advance_each(domain, given)  # raises if they do not fit
-    return distances(domain, {path: distance for path, distance in by.items() if path not in given}) | given
+    others = distances(domain, {path: distance for path, distance in by.items() if path not in given})
+    return others | {path: distance for path, distance in given.items() if distance}  # a checkpoint has no 0
