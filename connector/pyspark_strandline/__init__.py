@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark_strandline.session import configure, shim_jar
     from pyspark_strandline.write.ingest import ingest
     from pyspark_strandline.write.outputs import route, write_outputs
+    from pyspark_strandline.write.record.record import record
     from strandline.ingest import readmit
 
     DefaultSource = StrandlineDataSource
@@ -55,6 +56,7 @@ __all__ = [
     "read_loop",
     "read_scope",
     "readmit",
+    "record",
     "route",
     "shim_jar",
     "snapshot",
@@ -87,6 +89,7 @@ _LATER = {
     "read_loop": "pyspark_strandline.loops.loop",
     "read_scope": "pyspark_strandline.loops.loop",
     "readmit": "strandline.ingest",
+    "record": "pyspark_strandline.write.record.record",
     "route": "pyspark_strandline.write.outputs",
     "shim_jar": "pyspark_strandline.session",
     "snapshot": "pyspark_strandline.scope_snapshot",

@@ -9,7 +9,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from pyspark_strandline import errors
-from pyspark_strandline.options import IngestOptions, ReadOptions, WriteOptions
+from pyspark_strandline.options import IngestOptions, ReadOptions, RecordOptions, WriteOptions
 from pyspark_strandline.schema import spark_schema
 from pyspark_strandline.workers import without_stack
 from strandline import __version__
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark_strandline.read.batch import ProgressReader, RowsReader
     from pyspark_strandline.read.source import StreamReader
     from pyspark_strandline.write.ingest_sink import IngestWriter
+    from pyspark_strandline.write.record.sink import RecordWriter
     from pyspark_strandline.write.sink import StreamWriter
 
 __all__ = ["StrandlineDataSource"]
@@ -83,10 +84,10 @@ class StrandlineDataSource(DataSource):
         return StreamReader(options, schema)
 
     @without_stack
-    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter | IngestWriter:
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter | IngestWriter | RecordWriter:
         """Return the stream writer. It is for append mode, because a channel cannot take rows back.
 
-        With the option ``policy`` it is an ingest.
+        With the option ``policy`` it is an ingest, and with ``node`` a recording.
 
         Args:
             schema: The schema of the rows.
@@ -101,6 +102,10 @@ class StrandlineDataSource(DataSource):
             from pyspark_strandline.write.ingest_sink import IngestWriter
 
             return IngestWriter(IngestOptions.parse(self.options), schema)
+        if RecordOptions.wanted(self.options):
+            from pyspark_strandline.write.record.sink import RecordWriter
+
+            return RecordWriter(RecordOptions.parse(self.options), schema)
         from pyspark_strandline.write.sink import StreamWriter
 
         return StreamWriter(WriteOptions.parse(self.options), schema)

@@ -221,3 +221,28 @@ def time_domain_mismatch(domains: Iterable[str]) -> StrandlineError:
         f"The channels of the graph have times of {', '.join(domains) or 'no domain'}.",
         "Give at least one channel, and channels of one domain.",
     )
+
+
+def column_reserved_by_link(column: str) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_COLUMN_RESERVED",
+        f"The rows of a recorded link have a column {column!r}, in which it keeps the times from before they come round.",
+        "Leave it out, or give it another name.",
+    )
+
+
+def option_invalid_record(record: object) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_OPTION_INVALID",
+        f"The option record is {record!r}.",
+        'Use True or "clock" for the receiving clock, "earliest", or False.',
+    )
+
+
+def option_invalid_events(unknown: Iterable[str], feedback: Iterable[str]) -> StrandlineError:
+    what = f"events names {', '.join(unknown)}, which are no" if unknown else "record and events are for"
+    return StrandlineError(
+        "STRANDLINE_OPTION_INVALID",
+        f"The option {what} feedback channels of one query. These are {', '.join(feedback)}.",
+        "Give feedback, without queries, and name channels of it.",
+    )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql import functions as F
 
@@ -14,9 +14,11 @@ from pyspark_strandline.operators.summary_steps import By, around, distances
 from pyspark_strandline.operators.time_functions import fed_back, project
 from pyspark_strandline.read.several.streams import Streams, read_channels
 from pyspark_strandline.schema import quoted, schema_above, time_field_of
-from pyspark_strandline.write.outputs import route, write_outputs
+from pyspark_strandline.write.outputs import route_restamped, write_outputs_restamped
 from strandline.channel import Channel
 from strandline.loop import LoopQuery
+from strandline.replay.clock import CLOCK
+from strandline.replay.restamp import ORIGINAL
 from strandline.scope import Scope
 from strandline.time.domain import TimeDomain, parse_domain
 from strandline.time.path.summary import advance_each
@@ -29,6 +31,8 @@ __all__ = ["ROUTED_TIME", "Loop", "read_loop", "read_scope"]
 
 ROUTED_TIME = "_time_"
 """How the columns begin that :meth:`Loop.route` makes, one for the time of each channel."""
+_ORIGINAL_TIME = "_original_"
+"""And those with the times from before the rows of recorded links come round."""
 
 
 class Loop:
@@ -49,13 +53,17 @@ class Loop:
         feedback: Mapping[str, Mapping[str, int]],
         domain: TimeDomain,
         storage: Mapping[str, str] | None,
+        restamps: Mapping[str, str] | None = None,
     ) -> None:
         self.streams, self._channels, self._feedback, self.domain = streams, channels, feedback, domain
-        self._storage = storage
+        self._storage, self._restamps = storage, dict(restamps or {})
 
     def __getitem__(self, name: str) -> DataFrame:
-        """Return the stream of a channel. Raises :class:`StrandlineError` for an unknown name."""
-        return self.streams[name]
+        """Return the stream of a channel. Raises :class:`StrandlineError` for an unknown name.
+
+        That of a recorded link is without the column with the original times; ``streams[name]`` has it.
+        """
+        return self.streams[name].drop(ORIGINAL) if self._is_recorded(name) else self.streams[name]
 
     def write(
         self,
@@ -84,7 +92,13 @@ class Loop:
         for name, output in outputs.items():
             frame, path = output if isinstance(output, tuple) else (output, self._path_of(name))
             given[name] = (self._fed_back(name, frame), path) if name in self._feedback else (frame, path)
-        return write_outputs(given, producer=producer or self._producer(), take_over=take_over, storage=self._storage)
+        return write_outputs_restamped(
+            given,
+            restamped=self._restamps,
+            producer=producer or self._producer(),
+            take_over=take_over,
+            storage=self._storage,
+        )
 
     def route(
         self,
@@ -119,9 +133,10 @@ class Loop:
         """
         self._check_closed(channels)
         time, _ = time_field_of(schema_above(df))
-        reserved = [column for column in df.columns if column.lower().startswith(ROUTED_TIME)]
-        if reserved:
-            raise errors.column_reserved_by_route(reserved, ROUTED_TIME)
+        for begin in (ROUTED_TIME, _ORIGINAL_TIME):
+            reserved = [column for column in df.columns if column.lower().startswith(begin)]
+            if reserved:
+                raise errors.column_reserved_by_route(reserved, begin)
         rest = {column: column for column in df.columns if column not in (by, time)}
         given = dict(columns or {})
         targets: dict[str, tuple[str | os.PathLike[str], Mapping[str, str]]] = {}
@@ -129,22 +144,39 @@ class Loop:
             own = f"{ROUTED_TIME}{number}"
             df = df.select("*", F.col(quoted(time)).alias(own))  # in Connect, withColumn would make a column that is no time
             if name in self._feedback:
-                channel = self._channels[name]
-                df = self._fed_back(name, df, own)
-                fields = {column: column for column in channel.schema.names if column != channel.time_column}
-                targets[name] = (channel.path, {channel.time_column: own, **given.get(name, fields)})
+                channel, original = self._channels[name], f"{_ORIGINAL_TIME}{number}"
+                df = self._fed_back(name, df, own, original)
+                absent = (channel.time_column, ORIGINAL) if self._is_recorded(name) else (channel.time_column,)
+                fields = {column: column for column in channel.schema.names if column not in absent}
+                kept = {ORIGINAL: original} if self._is_recorded(name) else {}
+                targets[name] = (channel.path, {channel.time_column: own, **given.get(name, fields), **kept})
             else:
                 if leave and name in leave:
                     df = project(df, leave[name], column=own)
                 targets[name] = (path or self._path_of(name), {time: own, **given.get(name, rest)})
-        return route(
-            df.drop(time), by, targets, producer=producer or self._producer(), take_over=take_over, storage=self._storage
+        return route_restamped(
+            df.drop(time),
+            by,
+            targets,
+            restamped=self._restamps,
+            producer=producer or self._producer(),
+            take_over=take_over,
+            storage=self._storage,
         )
 
-    def _fed_back(self, name: str, frame: DataFrame, column: str | None = None) -> DataFrame:
-        """Return the rows at the times at which they come round."""
+    def _is_recorded(self, name: str) -> bool:
+        """Whether a channel keeps the times from before its rows came round."""
+        return self._restamps.get(name, "event") != "event"
+
+    def _fed_back(self, name: str, frame: DataFrame, column: str | None = None, original: str = ORIGINAL) -> DataFrame:
+        """Return the rows at the times at which they come round, and for a recorded link with those from before."""
         time = time_field_of(schema_above(frame))[0] if column is None else column
         outer, by = self._channels[name].domain, self._feedback[name]
+        if self._is_recorded(name):
+            if original in frame.columns:
+                raise errors.column_reserved_by_link(original)
+            leaves = [F.col(quoted(time)).getField(leaf).alias(leaf) for leaf, _ in CLOCK.coordinates]
+            frame = frame.select("*", F.struct(*leaves).alias(original))  # a new struct, which is no time column
         # The rows are at times of the loop's domain, or have left it to the channel's already.
         return fed_back(frame, lambda domain: around(domain, outer, by), time)
 
@@ -173,6 +205,8 @@ def read_loop(
     *,
     feedback: Mapping[str, Mapping[str, By] | By] | None = None,
     domain: TimeDomain | str,
+    record: bool | Literal["clock", "earliest"] = False,
+    events: Mapping[str, str] | None = None,
     queries: Mapping[str, LoopQuery] | None = None,
     query: str | None = None,
     storage: Mapping[str, str] | None = None,
@@ -192,6 +226,14 @@ def read_loop(
             :func:`pyspark_strandline.advance`: ``{"labels": {"iter": 1}}``, ``{"late": {"instant": "100 milliseconds"}}``.
         domain: The domain of times inside the loop. The times of each channel enter it: they are of this domain, or its first
             coordinates.
+        record: Whether what comes round gets new times, and the feedback channels keep both. ``True`` or ``"clock"``: by the
+            receiving clock. ``"earliest"``: at most the advance of ``feedback`` later, and just before the next record from
+            outside if that is earlier. The times are those of a clock (:data:`strandline.replay.CLOCK`), and the feedback
+            channels have the schema :func:`strandline.replay.recorded`. :func:`pyspark_strandline.replay.replay_loop` runs such
+            a loop again. Source: seed 5 (Triceps), cases 1 and 2; without ``record``, a loop over such times is its case 3.
+        events: For feedback channels that carry events: the column with the instant at which each is due. It is delivered at
+            that instant, before what comes round or from outside then, or later by the advance of ``feedback`` if it is due
+            earlier than that. The channel's state counts these as ``rounded``.
         queries: Instead of ``feedback``, for a loop that goes through several queries: what each of them reads, and which
             channels of the loop it writes, with the advance of their times. Each may run in a driver of its own. Each is
             started with the same channels, queries and domain.
@@ -203,7 +245,8 @@ def read_loop(
         The loop.
 
     Raises:
-        StrandlineError: An option is invalid, a channel is missing, a feedback advances nothing.
+        StrandlineError: An option is invalid, a channel is missing, a feedback advances nothing; ``STRANDLINE_CLOCK_DOMAIN`` and
+            ``STRANDLINE_COLUMN_MISSING`` for channels that are not as ``record`` and ``events`` need them.
 
     ``loop = read_loop(spark, {"edges": edges, "labels": labels}, feedback={"labels": {"iter": 1}}, domain=domain)
     loop.write({"labels": smaller(loop["edges"], loop["labels"]), "result": (…, path)})``
@@ -230,9 +273,27 @@ def read_loop(
     else:
         each_query = {name: {"reads": list(each.reads), "writes": units[name]} for name, each in queries.items()}
         options |= {"queries": json.dumps(each_query), "query": query}
+    restamps = _restamps(own, record, events or {}, one_query=queries is None)
+    if restamps:
+        options["restamp"] = json.dumps(restamps)
     options |= {f"storage.{name}": value for name, value in plain.items()}
     streams = read_channels(spark, channels, domain=domain, **options)
-    return Loop(streams, {name: opened[name] for name in own}, units[query or ""], domain, plain or None)
+    ways = {name: by for name, (by, _) in restamps.items()}
+    return Loop(streams, {name: opened[name] for name in own}, units[query or ""], domain, plain or None, ways)
+
+
+def _restamps(
+    own: Iterable[str], record: bool | str, events: Mapping[str, str], *, one_query: bool
+) -> dict[str, tuple[str, str]]:
+    """Return how feedback channels give their rows new times, each with the column of an event's instant."""
+    way = ("clock" if record else "") if isinstance(record, bool) else record
+    if way not in ("", "clock", "earliest"):
+        raise errors.option_invalid_record(record)
+    unknown = [name for name in events if name not in own]
+    if unknown or ((way or events) and not one_query):
+        raise errors.option_invalid_events(unknown, own)
+    ways = {name: ("event", events[name]) if name in events else (way, "") for name in own}
+    return {name: each for name, each in ways.items() if each[0]}
 
 
 def read_scope(spark: SparkSession, scope: Scope, query: str, **options: Any) -> Loop:

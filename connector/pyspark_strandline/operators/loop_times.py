@@ -11,6 +11,9 @@ from pyspark import TaskContext
 
 from strandline.errors import StrandlineError
 from strandline.loop import LoopGraph
+from strandline.replay.clock import CLOCK
+from strandline.replay.restamp import LinkStamps, Restamp
+from strandline.time.antichain import Antichain
 from strandline.time.domain import Time, TimeDomain
 from strandline.time.path.steps import Steps
 
@@ -25,15 +28,43 @@ class Feedback(NamedTuple):
     Attributes:
         channel: The id of the channel's table.
         summary: The declared steps from the times that the loop reads to the channel's.
+        restamp: How its rows get the times at which they come round; ``None``: as the steps say.
+        frontier: For such a channel, the frontier of the loop in the batch, as JSON.
+        upcoming: And the frontier of what comes from outside.
     """
 
     channel: str
     summary: Any
+    restamp: Restamp | None = None
+    frontier: Any = None
+    upcoming: Any = None
+
+    @property
+    def antichain(self) -> Antichain:
+        """The frontier of the loop in the batch."""
+        return Antichain.from_json(CLOCK, self.frontier)
+
+    def link(self, now: int, n: int) -> LinkStamps:
+        """Return what the stamps of a batch begin with.
+
+        Args:
+            now: The receiving clock, in microseconds since 1970.
+            n: The first number that the link has not given.
+        """
+        assert self.restamp is not None  # noqa: S101 - the caller has looked
+        upcoming = Antichain.from_json(CLOCK, self.upcoming)
+        return LinkStamps(self.restamp, next(iter(self.antichain), None), next(iter(upcoming), None), now, n)
 
 
 def feedback_from_json(value: Mapping[str, Any]) -> dict[str, Feedback]:
     """Read the field ``feedback`` of a published object or of an offset (docs/protocol.md)."""
-    return {name: Feedback(each["channel"], each["summary"]) for name, each in value.items()}
+    return {name: _feedback(each) for name, each in value.items()}
+
+
+def _feedback(each: Mapping[str, Any]) -> Feedback:
+    how = each.get("restamp")
+    restamp = None if how is None else Restamp(how["by"], how["node"], how["at"])
+    return Feedback(each["channel"], each["summary"], restamp, each.get("frontier"), each.get("upcoming"))
 
 
 class LoopTimes:

@@ -116,6 +116,14 @@ def option_invalid_feedback(unknown: Iterable[str], known: Iterable[str]) -> Str
     )
 
 
+def option_invalid_restamp(names: Iterable[str]) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_OPTION_INVALID",
+        f"The option restamp names {', '.join(names)}, and the option feedback does not.",
+        "Name feedback channels of a loop that is one query.",
+    )
+
+
 def option_invalid_moment(name: str, what: str, remedy: str) -> StrandlineError:
     return StrandlineError(
         "STRANDLINE_OPTION_INVALID",

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from pyspark_strandline.options import errors
 from pyspark_strandline.options.parsers import invalid
 from strandline.delta.storage import location_of
 from strandline.loop import LoopQuery
+from strandline.replay.restamp import StampedBy
 
-__all__ = ["CHANNEL", "OutputPlace", "channels", "feedback", "outputs", "queries"]
+__all__ = ["CHANNEL", "OutputPlace", "channels", "feedback", "outputs", "queries", "restamp"]
 
 CHANNEL = "_channel"
 """The column of a source of several channels that names the channel of a row."""
@@ -28,6 +29,7 @@ class OutputPlace:
         fields: For each column of the channel, the field of the struct.
         time: The channel's time column.
         domain: The domain of its times.
+        restamped: Whether it is a looping link that gives its rows new times.
     """
 
     path: str
@@ -35,6 +37,7 @@ class OutputPlace:
     fields: dict[str, str]
     time: str
     domain: str
+    restamped: bool = False
 
 
 def _object(name: str, value: str, rule: str) -> dict[str, Any]:
@@ -54,7 +57,9 @@ def outputs(name: str, value: str) -> dict[str, OutputPlace]:
     body = _object(name, value, rule)
     texts = ("path", "column", "time", "domain")
     for entry in body.values():
-        if not isinstance(entry, dict) or set(entry) != {*texts, "fields"} or not isinstance(entry["fields"], dict):
+        if not isinstance(entry, dict) or {*entry} - {"restamped"} != {*texts, "fields"} or not isinstance(entry["fields"], dict):
+            raise invalid(name, value[:300], rule)
+        if type(entry.get("restamped", False)) is not bool:
             raise invalid(name, value[:300], rule)
         each = [*(entry[text] for text in texts), *entry["fields"].values()]
         if entry["time"] not in entry["fields"] or any(not isinstance(text, str) or not text for text in each):
@@ -90,6 +95,18 @@ def feedback(name: str, value: str) -> dict[str, dict[str, int]]:
     if any(not isinstance(by, dict) or any(type(distance) is not int for distance in by.values()) for by in body.values()):
         raise invalid(name, value[:300], rule)
     return body
+
+
+def restamp(name: str, value: str) -> dict[str, tuple[str, str]]:
+    """Read how looping links give their rows new times, by feedback channel: the way, and the column with an event's instant."""
+    rule = "a JSON object: for each such feedback channel, clock, earliest or event, and the column with an event's instant"
+    body = _object(name, value, rule)
+    for each in body.values():
+        if not isinstance(each, list) or len(each) != 2 or any(not isinstance(text, str) for text in each):
+            raise invalid(name, value[:300], rule)
+        if each[0] not in get_args(StampedBy) or (each[0] == "event") != bool(each[1]):
+            raise invalid(name, value[:300], rule)
+    return {channel: (by, at) for channel, (by, at) in body.items()}
 
 
 def queries(name: str, value: str) -> dict[str, LoopQuery]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from pyspark_strandline.options import errors
-from pyspark_strandline.options.json_values import channels, feedback, queries
+from pyspark_strandline.options.json_values import channels, feedback, queries, restamp
 from pyspark_strandline.options.parsers import (
     boolean,
     names,
@@ -148,6 +148,8 @@ class ReadOptions:
         "feedback", feedback, {}, method=Method.STREAM, doc="set by `read_loop` and `iterate` ([loops](loops.md))"
     )
     """For each channel that closes a loop, by how much each coordinate of its times advances on the way around."""
+    restamp: dict[str, tuple[str, str]] = option("restamp", restamp, {}, method=Method.STREAM, channels=Channels.LOOP, doc=ABOVE)
+    """For each of them whose rows get new times, in which way, and the column with the instant of an event."""
     queries: dict[str, LoopQuery] = option("queries", queries, {}, method=Method.STREAM, doc=ABOVE)
     """The queries of a loop that goes through several, by name."""
     query: str | None = option("query", text, method=Method.STREAM, doc=ABOVE)
@@ -215,7 +217,7 @@ class ReadOptions:
         """Return the options of each channel by name. The channel of a source of one is :data:`ONE_CHANNEL`."""
         if self.channels is None:
             return {ONE_CHANNEL: self}
-        alone = replace(self, channels=None, feedback={}, queries={}, query=None, domain=None)
+        alone = replace(self, channels=None, feedback={}, restamp={}, queries={}, query=None, domain=None)
         return {name: replace(alone, path=path) for name, path in self.channels.items()}
 
     @classmethod
@@ -296,6 +298,8 @@ class ReadOptions:
         unknown = [name for name in self.feedback if name not in known]
         if unknown:
             raise errors.option_invalid_feedback(unknown, known)
+        if any(name not in self.feedback for name in self.restamp):
+            raise errors.option_invalid_restamp([name for name in self.restamp if name not in self.feedback])
         if self.resume is not None:
             raise errors.resume_impossible_loop()
         for name in self._given(Channels.NO_LOOP):

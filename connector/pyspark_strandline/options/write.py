@@ -11,7 +11,7 @@ from pyspark_strandline.options.json_values import OutputPlace, outputs
 from pyspark_strandline.options.parsers import boolean, listed, one_of, resume, text, whole_number
 from pyspark_strandline.options.table import EXTENSION, fields, option, parse, required, storage_options
 
-__all__ = ["IngestOptions", "WriteOptions"]
+__all__ = ["IngestOptions", "RecordOptions", "WriteOptions"]
 
 _PASSED = ("queryName", EXTENSION)
 
@@ -73,6 +73,32 @@ class WriteOptions:
         if result.resume and result.outputs is not None:
             raise errors.resume_impossible_outputs(result.outputs)
         return result
+
+
+@dataclass(frozen=True)
+class RecordOptions:
+    """The options of ``writeStream`` with the option ``node``, which makes it a recording (docs/replay.md). ``record`` sets them.
+
+    >>> RecordOptions.parse({"path": "/data/orders", "node": "orders", "time": "time"}).node
+    'orders'
+    """
+
+    path: str = required("path", text)
+    node: str = required("node", text)
+    time: str = option("time", text, "time")
+    checkpoint: str | None = option("checkpointLocation", text)
+    take_over: bool = option("takeOver", boolean, False)
+    storage: dict[str, str] | None = storage_options()
+
+    @staticmethod
+    def wanted(options: Mapping[str, str]) -> bool:
+        """Whether the options are those of a recording."""
+        return any(key.lower() == "node" for key in options)
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> RecordOptions:
+        """Check and convert. Raises a :class:`StrandlineError` that names the option, its value and the valid values."""
+        return cls(**fields(cls, parse(cls, options, "the strandline recording", _PASSED), options))
 
 
 @dataclass(frozen=True)

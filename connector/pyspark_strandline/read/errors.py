@@ -395,3 +395,20 @@ def version_missing(name: str, version: int, path: str, newest: int) -> Strandli
         f"{name} is {version}, but the newest version of {path} is {newest}.",
         f"Give a version up to {newest + 1}, or latest." if starts else f"Give a version up to {newest}, or leave it out.",
     )
+
+
+def clock_domain(name: str, what: str, domain: object, clock: object) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_CLOCK_DOMAIN",
+        f"The link {name} gives new times, but {what} has times of {domain}.",
+        f"Create the channels of the loop with the domain strandline.replay.CLOCK, which is {clock}, and give it to read_loop.",
+    )
+
+
+def column_missing_restamp(name: str, path: str, column: str, kind: str) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_COLUMN_MISSING",
+        f"The link {name} needs a column {column!r} of {kind}, and its channel {path} has none.",
+        "Create the channel of a recorded link with the schema strandline.replay.recorded(schema), and that of events with a "
+        "column of timestamps, which events names.",
+    )

@@ -40,7 +40,7 @@ class OutputLogs:
 
     def __init__(self, query: str, sink: Mapping[str, Any], storage: Mapping[str, str] | None = None) -> None:
         options: Mapping[str, str] = sink.get("options") or {}
-        self._query, self._producer = query, options.get("producer")
+        self._query, self._producer = query, options.get("producer", options.get("node"))
         self._paths = {"rows": options["path"]} if "path" in options else {}
         if "outputs" in options:
             self._paths = {name: each["path"] for name, each in json.loads(options["outputs"]).items()}

@@ -307,3 +307,27 @@ def time_overflow_beyond(name: str, domain: TimeDomain) -> TimeError:
 
 def time_overflow_last(name: str, domain: TimeDomain, last: Time) -> TimeError:
     return _time_overflow(f"A row for {name} is at {domain.format(last)}, from which no way around the loop leads on.")
+
+
+def not_a_stream_recorded() -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_NOT_A_STREAM",
+        "record() got a DataFrame that is no stream.",
+        "Record what readStream reads. Rows of a table have no order in which they come.",
+    )
+
+
+def option_invalid_nodes(node: str, nodes: Sequence[str]) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_OPTION_INVALID",
+        f"The node is {node!r}, and the nodes are {', '.join(map(repr, nodes))}.",
+        "Name each node of the channel once, and this query's among them.",
+    )
+
+
+def column_reserved_recorded(time: str) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_COLUMN_RESERVED",
+        f"The rows have a column {time!r}, in which a recording keeps its own times.",
+        "Give another name as time=, or rename the column.",
+    )

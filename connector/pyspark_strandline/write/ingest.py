@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-__all__ = ["ingest"]
+__all__ = ["ingest", "with_heartbeat"]
 
 
 def ingest(
@@ -86,7 +86,7 @@ def ingest(
     if not df.isStreaming:
         raise errors.not_a_stream()
     policy = parse_policy(policy) if isinstance(policy, str) else policy
-    df = _with_heartbeat(df) if heartbeat else df
+    df = with_heartbeat(df) if heartbeat else df
     options = {"path": path, "policy": "given", "time": time, "onLate": on_late}
     if partition:
         options["partition"] = partition if isinstance(partition, str) else json.dumps(list(partition))
@@ -119,7 +119,7 @@ def _bounds(max_ahead: str | int | timedelta | None, max_future: str | timedelta
     return options
 
 
-def _with_heartbeat(df: DataFrame) -> DataFrame:
+def with_heartbeat(df: DataFrame) -> DataFrame:
     """Unite a stream with a clock that makes batches and has no rows."""
     from pyspark.sql import functions as F
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import asdict
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from strandline.time.domain import TimeDomain
 
-__all__ = ["OUTPUT_METADATA", "route", "write_outputs"]
+__all__ = ["OUTPUT_METADATA", "route", "route_restamped", "write_outputs", "write_outputs_restamped"]
 
 OUTPUT_METADATA = "strandline.output"
 """The metadata key of a struct column with rows: for each output that takes rows from it, its time column's name, as JSON."""
@@ -59,6 +59,18 @@ def write_outputs(
     ``write_outputs({"hours": (hours, "/lake/hours"), "days": (days, "/lake/days")})
     .option("checkpointLocation", "/lake/checkpoints/delays").start()``
     """
+    return write_outputs_restamped(outputs, producer=producer, take_over=take_over, storage=storage)
+
+
+def write_outputs_restamped(
+    outputs: Mapping[str, tuple[DataFrame, str | os.PathLike[str]]],
+    *,
+    restamped: Container[str] = (),
+    producer: str | None = None,
+    take_over: bool = False,
+    storage: Mapping[str, str] | None = None,
+) -> DataStreamWriter:
+    """Do the same, where some outputs are looping links that give their rows new times."""
     _check_any(outputs)
     outputs = dict(sorted(outputs.items()))  # Spark finds the operators' states in a checkpoint by their order in the plan
     columns = {name: f"_rows_{i}" for i, name in enumerate(outputs)}
@@ -76,7 +88,7 @@ def write_outputs(
         branches.append(frame.select(F.array(F.lit(name)).alias(NAMES), *rows))
     united: DataFrame = reduce(lambda left, right: left.union(right), branches)
     places = {
-        name: _place(path, columns[name], {column: column for column in frame.columns}, *times[name])
+        name: _place(path, columns[name], {column: column for column in frame.columns}, *times[name], name in restamped)
         for name, (frame, path) in outputs.items()
     }
     return _writer(united, places, producer, take_over, storage)
@@ -114,6 +126,20 @@ def route(
     ``route(readings, "kind", {"water": "/lake/water", "wind": "/lake/wind"})
     .option("checkpointLocation", "/lake/checkpoints/readings").start()``
     """
+    return route_restamped(df, by, channels, producer=producer, take_over=take_over, storage=storage)
+
+
+def route_restamped(
+    df: DataFrame,
+    by: str,
+    channels: Mapping[str, str | os.PathLike[str] | tuple[str | os.PathLike[str], Mapping[str, str]]],
+    *,
+    restamped: Container[str] = (),
+    producer: str | None = None,
+    take_over: bool = False,
+    storage: Mapping[str, str] | None = None,
+) -> DataStreamWriter:
+    """Do the same, where some channels are looping links that give their rows new times."""
     _check_any(channels)
     if by not in df.columns:
         raise errors.outputs_invalid_column(df.columns, by)
@@ -137,7 +163,7 @@ def route(
         field, domain = _time_of(name, rest.select(*(F.col(quoted(each)) for each in fields.values())))
         time = next(column for column, each in fields.items() if each == field)
         times[name] = field
-        places[name] = _place(path, "_rows_0", fields, time, domain)
+        places[name] = _place(path, "_rows_0", fields, time, domain, name in restamped)
     return _writer(df.select(names.alias(NAMES), _rows(rest, times, "_rows_0")), places, producer, take_over, storage)
 
 
@@ -176,8 +202,10 @@ def _rows(frame: DataFrame, times: Mapping[str, str], column: str) -> Column:
     return F.struct(*(F.col(quoted(each)) for each in frame.columns)).alias(column, metadata=metadata)
 
 
-def _place(path: str | os.PathLike[str], column: str, fields: Mapping[str, str], time: str, domain: TimeDomain) -> OutputPlace:
-    return OutputPlace(os.fspath(path), column, dict(fields), time, str(domain))
+def _place(
+    path: str | os.PathLike[str], column: str, fields: Mapping[str, str], time: str, domain: TimeDomain, restamped: bool
+) -> OutputPlace:
+    return OutputPlace(os.fspath(path), column, dict(fields), time, str(domain), restamped)
 
 
 def _check_fields(name: str, fields: Mapping[str, str], columns: list[str]) -> None:

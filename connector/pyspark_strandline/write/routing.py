@@ -106,4 +106,5 @@ def _output(options: WriteOptions, schema: StructType, name: str, place: OutputP
         options.merge_schema,
         tuple(sorted(options.outputs or ())),
         accept_replay=options.accept_replay,
+        restamped=place.restamped,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from pyspark_strandline.write.commit_record import record_of
 from pyspark_strandline.write.loop_check import check_loop, has_late
 from pyspark_strandline.write.routing import Routing
 from strandline.channel.write.file_writer import FileWriter
+from strandline.replay.restamp import Stamper
 from strandline.time.antichain import Antichain
 from strandline.time.arrow import times_of
 
@@ -67,6 +69,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._options = options
         self._routing = Routing(options, schema)
         self._outputs = self._routing.outputs
+        self._links: dict[str, tuple[int, int]] = {}
+
+    def __getstate__(self) -> dict[str, object]:
+        """Return the state for the tasks: for each looping link, the receiving clock and its first number in the batch."""
+        now = time.time_ns() // 1000
+        links = {name: (now, output.next_number()) for name, output in self._outputs.items() if output.restamped}
+        return {**self.__dict__, "_links": links}
 
     @without_stack
     def write(self, iterator: Iterator[pa.RecordBatch]) -> _Written:
@@ -79,20 +88,25 @@ class StreamWriter(DataSourceStreamArrowWriter):
         loop = published.loop_times
         counts = self._options.resume is not None and context.getLocalProperty(_BATCH_ID) == "0"
         writers: dict[str, FileWriter | RowCounter] = {}
+        stampers: dict[str, Stamper] = {}
         with ExitStack() as stack:
             for batch in iterator:
                 for name, rows in self._routing.split(batch):
                     if name not in writers:
                         output, part = self._outputs[name], context.partitionId()
+                        if output.restamped:
+                            stampers[name] = Stamper(published.feedback[name].link(*self._links[name]), part, output.time_column)
                         own: FileWriter | RowCounter = (
-                            output.row_counter() if counts else output.file_writer(part, rounding=published.has_roundings)
+                            output.row_counter()
+                            if counts
+                            else output.file_writer(part, rounding=published.has_roundings, stamp=stampers.get(name))
                         )
                         writers[name] = own
                         stack.enter_context(own)
                     if loop is not None:
                         self._check_round(loop, name, rows)
                     writers[name].write(rows)
-            written = {name: WrittenFiles.of(writer) for name, writer in writers.items()}
+            written = {name: WrittenFiles.of(writer, stampers.get(name)) for name, writer in writers.items()}
         return _Written(context.getLocalProperty(_QUERY_ID) or "", text, written)
 
     def _parse(self, published: str) -> PublishedOutput:
@@ -127,7 +141,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
         record = record_of(query, checkpoint, self._options.storage)
         batches = {}
         for name, output in self._outputs.items():
-            others = {other: each.digest for other, each in written.items() if other != name}
+            # What a link makes is stated also in its own channel, where its rows have new times.
+            others = {other: each.made for other, each in written.items() if other != name or output.restamped}
             batches[name] = output.batch((query, batchId), written[name], published.inputs(name), others)
             with loop_remedies(bool(feedback)):
                 output.check(batches[name], record, name)
@@ -135,11 +150,15 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 output.check_times(written[name])
         for name, output in self._outputs.items():
             holds, in_loop = published.frontiers[name], name in feedback
+            link = published.feedback[name] if output.restamped else None
+            if link is not None and link.restamp is not None and link.restamp.is_recorded:
+                holds = link.antichain  # the new times are after the loop's frontier, and not after that by the advance
             if resumes:
                 channel = output.go_on(self._first_batch(batches[name], holds, published))
             else:
                 loop = published.stated_to_loop if in_loop else None
-                channel = output.commit(batches[name], holds, exact=in_loop, loop=loop, tables=published.tables)
+                node = None if link is None or link.restamp is None else link.restamp.node
+                channel = output.commit(batches[name], holds, exact=in_loop, loop=loop, tables=published.tables, node=node)
             record.add(name, batchId, channel)
         record.save()
 

@@ -3,9 +3,11 @@
 from strandline.replay.clock import CLOCK, Timestamper, add_node, nodes
 from strandline.replay.comparison import ChangedRow, Comparison, TimeDifference, assert_same, compare
 from strandline.replay.replayed import Replayed, ReplayedInput
+from strandline.replay.restamp import ORIGINAL, recorded
 
 __all__ = [
     "CLOCK",
+    "ORIGINAL",
     "ChangedRow",
     "Comparison",
     "Replayed",
@@ -16,4 +18,5 @@ __all__ = [
     "assert_same",
     "compare",
     "nodes",
+    "recorded",
 ]

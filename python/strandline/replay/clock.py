@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from strandline.channel import Channel
@@ -15,12 +17,12 @@ from strandline.channel.statements.session import WriterSession
 from strandline.channel.statements.statement import ProducerState
 from strandline.replay import errors
 from strandline.time.arrow import arrow_type
-from strandline.time.domain import int64, lex, timestamp
+from strandline.time.domain import Time, int64, lex, timestamp
 
 if TYPE_CHECKING:
     from strandline.channel import Producer
 
-__all__ = ["CLOCK", "Timestamper", "add_node", "nodes"]
+__all__ = ["CLOCK", "FIRST_LINK", "FIRST_SCHEDULER", "NodeStart", "Timestamper", "add_node", "clock_times", "node_of", "nodes"]
 
 CLOCK = lex(instant="timestamp", node="int64", n="int64")
 """The domain of such times: the instant, the id of the node that gave the time, and the number of the row at this node.
@@ -29,8 +31,10 @@ Two rows have different times, because each node counts its own rows and no two 
 Source: seed 5 (Triceps), its last paragraph.
 """
 
-_FIRST_SCHEDULER = -(1 << 62)
-"""Ids of schedulers begin here, and those of inputs at 0: at one instant, events are before records from outside."""
+FIRST_SCHEDULER = -(1 << 62)
+FIRST_LINK = -(1 << 61)
+"""Ids of schedulers and of looping links begin at these, and those of inputs at 0. So at one instant events come first, then what
+comes round a loop, then records from outside."""
 
 
 def add_node(channel: Channel, name: str, *, scheduler: bool = False) -> int:
@@ -64,12 +68,12 @@ def add_node(channel: Channel, name: str, *, scheduler: bool = False) -> int:
         raise errors.clock_domain(channel.path, channel.domain, CLOCK)
 
     def state(known: Mapping[str, ProducerState]) -> dict[str, int]:
-        taken = [node for each in known.values() if (node := _node(each.state)) is not None]
-        alike = [node for node in taken if (node < 0) == scheduler]
-        return {"node": max(alike, default=(_FIRST_SCHEDULER if scheduler else 0) - 1) + 1, "n": 0}
+        taken = [node for each in known.values() if (node := node_of(each.state)) is not None]
+        alike = [node for node in taken if (node < FIRST_LINK if scheduler else node >= 0)]
+        return {"node": max(alike, default=(FIRST_SCHEDULER if scheduler else 0) - 1) + 1, "n": 0}
 
     channel.register([name], exist_ok=True, state=state)
-    found = _node(channel.progress.producers[name].state)
+    found = node_of(channel.progress.producers[name].state)
     if found is None:
         raise errors.node_unknown(channel.path, name, "is no node")
     if (found < 0) != scheduler:
@@ -79,8 +83,41 @@ def add_node(channel: Channel, name: str, *, scheduler: bool = False) -> int:
 
 def nodes(channel: Channel) -> dict[str, int]:
     """Return the ids of a channel's nodes by name, in the order of their ids."""
-    found = {name: node for name, each in channel.progress.producers.items() if (node := _node(each.state)) is not None}
+    found = {name: node for name, each in channel.progress.producers.items() if (node := node_of(each.state)) is not None}
     return dict(sorted(found.items(), key=lambda entry: entry[1]))
+
+
+class NodeStart(NamedTuple):
+    """What a node gives next.
+
+    Attributes:
+        node: Its id.
+        instant: The instant, in microseconds since 1970: the clock's, or the first that the node may give if that is later.
+        n: The first number.
+    """
+
+    node: int
+    instant: int
+    n: int
+
+    @classmethod
+    def of(cls, channel: Channel, name: str, now: int) -> NodeStart:
+        """Return what a node gives next, as the channel's newest commit says.
+
+        Args:
+            channel: The channel, as it is now.
+            name: The node's name.
+            now: The clock, in microseconds since 1970.
+
+        Raises:
+            ChannelError: ``STRANDLINE_NODE_UNKNOWN``.
+        """
+        known = channel.progress.get(name)
+        node = None if known is None else node_of(known.state)
+        if known is None or node is None:
+            raise errors.node_unknown(channel.path, name, "is no node")
+        n = _count(channel.path, name, node, known.state)
+        return cls(node, _allowed(now, (node, n), known.holds), n)
 
 
 class Timestamper:
@@ -126,7 +163,7 @@ class Timestamper:
         owner: WriterSession | str | None = None,
     ) -> None:
         known = channel.progress.get(name)
-        node = None if known is None else _node(known.state)
+        node = None if known is None else node_of(known.state)
         self.node = add_node(channel, name) if node is None else node
         self.name, self._clock, self._channel = name, clock, channel
         self._producer: Producer = channel.producer(name, take_over=take_over, owner=owner)
@@ -139,10 +176,7 @@ class Timestamper:
     @property
     def count(self) -> int:
         """How many rows the node has stamped, also those that no commit has yet."""
-        state = self._producer.state
-        if _node(state) != self.node or type(state.get("n")) is not int or state["n"] < 0:
-            raise errors.node_unknown(self._channel.path, self.name, "has no count of its rows")
-        return int(state["n"])
+        return _count(self._channel.path, self.name, self.node, self._producer.state)
 
     @locked
     def send(self, rows: pa.RecordBatch | pa.Table) -> None:
@@ -159,13 +193,7 @@ class Timestamper:
         if column in rows.schema.names:
             raise errors.columns_stamped(column)
         first, instant, count = self.count, self._instant(), rows.num_rows
-        kind = arrow_type(CLOCK)
-        parts = [
-            pa.repeat(pa.scalar(instant, pa.int64()), count).cast(kind.field("instant").type),
-            pa.repeat(pa.scalar(self.node, pa.int64()), count),
-            pa.array(range(first, first + count), pa.int64()),
-        ]
-        stamps = pa.StructArray.from_arrays(parts, fields=list(kind))
+        stamps = clock_times(np.full(count, instant), self.node, np.arange(first, first + count))
         schema = self._channel.schema
         table = pa.table(rows) if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
         self._producer.send(table.add_column(schema.get_field_index(column), schema.field(column), stamps))
@@ -218,12 +246,39 @@ class Timestamper:
         instant = self._clock()
         if type(instant) is not int or not timestamp.has(instant):
             raise errors.instant_invalid(self.name, instant)
-        own = (self.node, self.count)
-        held = [first if (node, n) <= own else first + 1 for first, node, n in self._producer.holds]
-        return max(instant, *held) if held else instant
+        return _allowed(instant, (self.node, self.count), self._producer.holds)
 
 
-def _node(state: Any) -> int | None:
+def clock_times(instants: npt.NDArray[np.int64], node: int, numbers: npt.NDArray[np.int64]) -> pa.StructArray:
+    """Return a column of times of :data:`CLOCK`.
+
+    Args:
+        instants: The instants, in microseconds since 1970.
+        node: The id of the node that gives the times.
+        numbers: For each instant, the number of the row at the node.
+    """
+    kind = arrow_type(CLOCK)
+    parts = [
+        pa.array(instants, pa.int64()).cast(kind.field("instant").type),
+        pa.repeat(pa.scalar(node, pa.int64()), len(instants)),
+    ]
+    return pa.StructArray.from_arrays([*parts, pa.array(numbers, pa.int64())], fields=list(kind))
+
+
+def node_of(state: Any) -> int | None:
     """Return the id in a producer's state; ``None`` if it is no node."""
     node = state.get("node") if isinstance(state, dict) else None
     return node if type(node) is int and int64.has(node) else None
+
+
+def _count(path: str, name: str, node: int, state: Any) -> int:
+    """Return the first number that a node has not given, as its state says."""
+    if node_of(state) != node or type(state.get("n")) is not int or state["n"] < 0:
+        raise errors.node_unknown(path, name, "has no count of its rows")
+    return int(state["n"])
+
+
+def _allowed(instant: int, own: tuple[int, int], holds: Iterable[Time]) -> int:
+    """Return an instant, or the first one after it that a node may give: its id and next number are ``own``."""
+    held = [first if (node, n) <= own else first + 1 for first, node, n in holds]
+    return max(instant, *held) if held else instant

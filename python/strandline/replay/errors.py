@@ -80,3 +80,27 @@ def instant_invalid(name: str, instant: object) -> StrandlineError:
         f"The clock of {name!r} returned {instant!r}, which is no whole number of microseconds since 1970.",
         "Give a clock such as lambda: time.time_ns() // 1000.",
     )
+
+
+def column_reserved(column: str) -> ChannelError:
+    return ChannelError(
+        "STRANDLINE_COLUMN_RESERVED",
+        f"The rows have a column {column!r}, in which a recorded link keeps the times from before its rows came round.",
+        "Give the column another name.",
+    )
+
+
+def stamp_tasks(task: int, most: int) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_STAMP_TASKS",
+        f"A batch stamps rows in its task {task}, and the numbers of a link are for fewer than {most} tasks.",
+        f"Use coalesce, or set spark.sql.shuffle.partitions below {most}.",
+    )
+
+
+def event_time(column: str, why: str) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_EVENT_TIME",
+        f"The column {column!r}, which has the instant of an event, {why}.",
+        "Give each row that asks for an event a timestamp there.",
+    )

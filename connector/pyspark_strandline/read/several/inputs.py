@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from functools import cached_property
 
+import pyarrow as pa
 from pyspark.sql.types import StringType, StructField, StructType
 
 from pyspark_strandline.operators.summary_steps import around
@@ -15,6 +16,8 @@ from pyspark_strandline.read import errors
 from pyspark_strandline.schema import spark_schema
 from strandline.channel import Channel
 from strandline.loop import LoopGraph, LoopQuery
+from strandline.replay.clock import CLOCK
+from strandline.replay.restamp import ORIGINAL, Restamp, start_of_instant
 from strandline.time.antichain import Antichain
 from strandline.time.arrow import time_field
 from strandline.time.domain import Time, TimeDomain, parse_domain
@@ -68,6 +71,10 @@ class Inputs:
         self.graph = LoopGraph(self.domain, domains, queries) if queries else None
         reads = self.all if self.graph is None else self.graph.queries[self.query].reads
         self.channels = {name: self.all[name] for name in reads}
+        places = {name: place for place, name in enumerate(sorted(options.feedback))}
+        self.restamps = {name: Restamp.of(by, places[name], at) for name, (by, at) in options.restamp.items()}
+        """How links give their rows new times, by feedback channel. How often these come round cannot be counted."""
+        self._check_clocks()
         uncounted = [name for name in self.rounds_come_by if not self.counting(name)]
         if uncounted and "maxRounds" in options.given:
             raise errors.option_conflict_rounds(options.max_rounds, uncounted)
@@ -91,9 +98,13 @@ class Inputs:
         return {} if self.graph is None else {name: self.all[name] for name in self.graph.writer}
 
     def outside(self, frontiers: Mapping[str, Antichain]) -> list[Time]:
-        """Return what may still come from outside the loop, from the frontiers of all channels that the query reads."""
+        """Return what may still come from outside the loop, from the frontiers of all channels that the query reads.
+
+        If what comes round goes just before the next record from outside, no instant is closed in part: it may go there.
+        """
+        whole = any(how.is_recorded for how in self.restamps.values())
         return [
-            time
+            start_of_instant(time) if whole else time
             for name, frontier in frontiers.items()
             if name not in self.rounds_come_by
             for time in self.entries[name].antichain(frontier)
@@ -108,6 +119,8 @@ class Inputs:
 
         Each is given by its number among the leaves of the domain. Rows begin at 0 in it, or enter the loop in this query.
         """
+        if name in self.restamps:
+            return {}
         others = (entry for other, entry in self.entries.items() if self._enters_elsewhere(other))
         begin_elsewhere = max((len(entry.outer.leaves()) for entry in others), default=0)
         places = {".".join(path): at for at, (path, _) in enumerate(self.entries[name].outer.leaves())}
@@ -120,6 +133,8 @@ class Inputs:
 
     def enters_anywhere(self, name: str) -> bool:
         """Whether rows of a channel from outside may enter the loop at any value of a coordinate that a way around changes."""
+        if all(each in self.restamps for each in self.rounds_come_by):
+            return False  # nothing is counted
         moved = frozenset() if self.graph is None else self.graph.moved
         return name not in self.between and any(leaf < len(self.entries[name].outer.leaves()) for leaf in moved)
 
@@ -131,10 +146,12 @@ class Inputs:
     def feedback_to_json(self) -> dict[str, dict[str, object]]:
         """Return for each channel of the loop that the query writes its id, and the steps that the rows must take to it."""
         writes = {} if self.graph is None else self.graph.queries[self.query].writes
-        return {
-            name: {"channel": channel.table_id, "summary": around(self.domain, channel.domain, writes[name]).to_json()}
-            for name, channel in self.written.items()
-        }
+        result: dict[str, dict[str, object]] = {}
+        for name, channel in self.written.items():
+            result[name] = {"channel": channel.table_id, "summary": around(self.domain, channel.domain, writes[name]).to_json()}
+            if name in self.restamps:
+                result[name]["restamp"] = self.restamps[name]._asdict()
+        return result
 
     @cached_property
     def definition(self) -> str:
@@ -162,6 +179,18 @@ class Inputs:
             ]
             fields.append(StructField(name, StructType(columns)))
         return StructType(fields)
+
+    def _check_clocks(self) -> None:
+        """Raise unless the times of links that give new ones, and of their loop, are a clock's."""
+        for name, how in self.restamps.items():
+            channel = self.all[name]
+            for what, domain in ((channel.path, channel.domain), ("The loop", self.domain)):
+                if domain != CLOCK:
+                    raise errors.clock_domain(name, what, domain, CLOCK)
+            column = ORIGINAL if how.is_recorded else how.at
+            wanted = pa.types.is_struct if how.is_recorded else pa.types.is_timestamp
+            if column not in channel.schema.names or not wanted(channel.schema.field(column).type):
+                raise errors.column_missing_restamp(name, channel.path, column, "times" if how.is_recorded else "timestamps")
 
     def _check_names(self) -> None:
         names: dict[str, str] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from typing import Any
 
 from pyspark_strandline.read import errors
 from pyspark_strandline.read.offset import Offset
@@ -62,8 +63,12 @@ class SeveralOffsets:
 
     def _loop_to_json(self, cut: Cut, graph: LoopGraph, loop: LoopPosition) -> dict[str, object]:
         inputs = self._inputs
+        outside = Antichain(inputs.domain, inputs.outside({name: each.frontier for name, each in cut.positions.items()}))
+        feedback = inputs.feedback_to_json()
+        for name in inputs.restamps:  # for the batch's tasks, which give the rows of the link new times
+            feedback[name] |= {"frontier": cut.frontier.to_json(), "upcoming": outside.to_json()}
         result: dict[str, object] = {
-            "feedback": inputs.feedback_to_json(),
+            "feedback": feedback,
             "pending": loop.rounds.to_json(),
             "rows": loop.rows,
             "outside": loop.outside_rows,
@@ -75,8 +80,7 @@ class SeveralOffsets:
             result["form"] = inputs.form
         if not inputs.has_others:
             return {**result, "writer": next(iter(loop.writers.values()), None)}
-        outside = inputs.outside({name: position.frontier for name, position in cut.positions.items()})
-        state = QueryState(Antichain(inputs.domain, outside), loop.consumed, loop.rounds.held(graph, inputs.query)).to_json()
+        state = QueryState(outside, loop.consumed, loop.rounds.held(graph, inputs.query)).to_json()
         channels = [channel.table_id for channel in inputs.all.values()]
         beside = {"channels": channels, "graph": graph.to_json()}  # for the batch's tasks and sink: it is not stated
         result["writers"] = dict(loop.writers)
@@ -96,7 +100,7 @@ class SeveralOffsets:
             raise errors.offset_invalid_several(value, "it is not a JSON object")
         inputs = self._inputs
         version = _VERSION if inputs.graph is None else _LOOP_VERSION
-        if value.get("strandline") != version and value.get("feedback", {}) == inputs.feedback_to_json():
+        if value.get("strandline") != version and _static(value.get("feedback", {})) == inputs.feedback_to_json():
             raise errors.offset_version(value, version)
         each, first = value.get("channels"), value.get("first")
         if not isinstance(each, dict) or any(not isinstance(position, dict) for position in each.values()):
@@ -124,7 +128,7 @@ class SeveralOffsets:
             raise errors.checkpoint_mismatch_channels(each, inputs.channels)
         for what, had, has in (
             ("times of", value.get("domain"), str(inputs.domain)),
-            ("the feedback", value.get("feedback", {}), inputs.feedback_to_json()),
+            ("the feedback", _static(value.get("feedback", {})), inputs.feedback_to_json()),
             ("the form", value.get("form"), inputs.form),
         ):
             if had != has:
@@ -177,6 +181,13 @@ class SeveralOffsets:
         if (query, definition) != (inputs.query, inputs.definition):
             raise errors.checkpoint_mismatch_query(query, definition, inputs.query, inputs.definition)
         return stated
+
+
+def _static(feedback: Any) -> Any:
+    """Return the feedback without what changes from batch to batch."""
+    if not isinstance(feedback, dict) or not all(isinstance(each, dict) for each in feedback.values()):
+        return feedback
+    return {name: {k: v for k, v in each.items() if k not in ("frontier", "upcoming")} for name, each in feedback.items()}
 
 
 def checksum(value: Mapping[str, object]) -> str:

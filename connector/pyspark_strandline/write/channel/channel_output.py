@@ -36,6 +36,7 @@ from strandline.channel.write.file_writer import FileWriter
 from strandline.delta.data_file import DataFile
 from strandline.delta.storage import open_store
 from strandline.errors import StrandlineError
+from strandline.replay.restamp import Numbered, Stamper
 from strandline.time.antichain import Antichain
 from strandline.time.domain import TimeDomain
 
@@ -61,6 +62,7 @@ class ChannelOutput:
         outputs: The names of all outputs of a query that has several, sorted. The producer's state records them.
         resume: Whether a new query goes on with the channel, as one of its producers.
         accept_replay: A batch whose committed rows are kept, although it makes other rows if it is repeated.
+        restamped: Whether it is a looping link that gives its rows new times.
     """
 
     path: str
@@ -74,17 +76,19 @@ class ChannelOutput:
     outputs: tuple[str, ...] = ()
     resume: bool = False
     accept_replay: int | None = None
+    restamped: bool = False
 
     def row_counter(self) -> RowCounter:
         """Return what counts a task's rows instead of writing them."""
         return RowCounter(self.schema, self.time_column, self.domain)
 
-    def file_writer(self, partition: int, *, rounding: bool = False) -> FileWriter:
+    def file_writer(self, partition: int, *, rounding: bool = False, stamp: Stamper | Numbered | None = None) -> FileWriter:
         """Return the writer of a task's files. They are not part of the channel yet.
 
         Args:
             partition: The number of the task.
             rounding: Whether a repeated batch may have other roundings, and lists in another order.
+            stamp: What gives the rows new times.
         """
         return FileWriter(
             self.path,
@@ -95,7 +99,23 @@ class ChannelOutput:
             name_prefix=f"part-{partition:05d}",
             digests=True,
             rounding=rounding,
+            stamp=stamp,
         )
+
+    def existing(self) -> Channel:
+        """Return the channel as it is now. Another process of Spark commits. Raises if there is none."""
+        found = self._found()
+        channel = Channel.open(self.path, self.storage) if found is None else found.channel
+        channel.refresh()
+        return channel
+
+    def next_number(self) -> int:
+        """Return the first number that a looping link has not given: each of its rows has one of its own."""
+        if self._found() is None:
+            return 0
+        known = self.existing().progress.get(self.producer or "")
+        number = known.state.get("n", 0) if known is not None and isinstance(known.state, dict) else 0
+        return int(number)
 
     def batch(
         self,
@@ -166,6 +186,7 @@ class ChannelOutput:
         exact: bool = False,
         loop: Mapping[str, object] | None = None,
         tables: Sequence[TableRead] = (),
+        node: int | None = None,
     ) -> Channel:
         """Add a batch's files and the producer's progress to the channel, in one Delta commit.
 
@@ -178,6 +199,7 @@ class ChannelOutput:
             exact: Whether every time of the rows is stated, also if there are many.
             loop: What the query states to the other queries of its loop.
             tables: The tables that the batch has read beside its streams.
+            node: The id of a looping link that gives its rows new times. What it has counted is part of its state.
 
         Returns:
             The channel, as it is after the commit.
@@ -207,6 +229,8 @@ class ChannelOutput:
             if batch.number > 0:  # another query may have gone on with the producer since the check
                 check_not_continued(channel, producer, _state_of(known), query)
             state = self._next_state(known, append, batch, loop, takes_over=takes_over)
+            if state is not None and node is not None:
+                state = state.counted({"node": node}, batch.written.counts)
             return replace(append, states={producer: state.to_json()}) if state is not None else append
 
         if isinstance(channel.append_decided(decide, batch.transaction), Replay):  # the batch was committed by an earlier run

@@ -85,7 +85,8 @@ def _check_rows(batch: OutputBatch, had: BatchDigest, stated: CommitStatement | 
 def _difference(batch: OutputBatch, had: BatchDigest, stated: CommitStatement | None) -> tuple[str, str] | None:
     """Return the output for which a batch has other rows than before, and what differs, in words; ``None`` if nothing does."""
     times, now = batch.rows()
-    if (difference := had.own.difference(now.own)) is not None:
+    # Rows that get new times by a clock have others now. What they were before is among the outputs.
+    if batch.written.unstamped is None and (difference := had.own.difference(now.own)) is not None:
         first = None
         if stated is not None and not stated.spans:
             first = had.first_difference(stated.times, now, times, batch.domain)

@@ -12,6 +12,7 @@ from strandline.channel.batch.batch_identity import BatchIdentity
 from strandline.channel.statements.inputs import Input
 from strandline.channel.write.file_writer import FileWriter
 from strandline.delta.data_file import DataFile
+from strandline.replay.restamp import Numbered, Stamper
 from strandline.time.domain import Time, TimeDomain
 
 __all__ = ["OutputBatch", "WrittenFiles"]
@@ -27,13 +28,23 @@ class WrittenFiles:
     digest: RowsDigest = field(default_factory=RowsDigest)
     hashes: list[int] = field(default_factory=list)
     """For each of ``times``, the sum of its rows' hashes."""
+    unstamped: RowsDigest | None = None
+    """The digest of rows that get new times, before they get them; ``None`` for others. A repeated batch makes the same."""
+    counts: dict[str, int] = field(default_factory=dict)
+    """What a looping link has counted: the first number that it has not given (``n``), and ``rounded`` events."""
+
+    @property
+    def made(self) -> RowsDigest:
+        """The digest of the rows as the query makes them, at each time that the batch is repeated."""
+        return self.digest if self.unstamped is None else self.unstamped
 
     @classmethod
-    def of(cls, writer: FileWriter | RowCounter) -> WrittenFiles:
+    def of(cls, writer: FileWriter | RowCounter, stamper: Stamper | Numbered | None = None) -> WrittenFiles:
         """Finish a task's writer, and return what it has written. Rows that are only counted have no digest."""
         files, times = writer.finish()
         if isinstance(writer, FileWriter):
-            return cls(files, times, writer.spans, writer.digest, writer.time_hashes)
+            counts = {} if stamper is None else dict(stamper.counts)
+            return cls(files, times, writer.spans, writer.digest, writer.time_hashes, writer.unstamped, counts)
         return cls(files, times, writer.spans)
 
     def add(self, other: WrittenFiles) -> None:
@@ -43,6 +54,11 @@ class WrittenFiles:
         self.spans += other.spans
         self.digest += other.digest
         self.hashes += other.hashes
+        if other.unstamped is not None:
+            self.unstamped = (self.unstamped or RowsDigest()) + other.unstamped
+        for name, count in other.counts.items():
+            had = self.counts.get(name, 0)
+            self.counts[name] = max(had, count) if name == "n" else had + count
 
 
 @dataclass(frozen=True)

@@ -89,6 +89,20 @@ class QueryProducerState:
         """Return the state after a query has gone on with the producer."""
         return replace(self, continued_by=(*self.continued_by, query))
 
+    def counted(self, values: Mapping[str, int], counts: Mapping[str, int]) -> QueryProducerState:
+        """Return the state with other values in it: some as they are, and counts that are added to those there.
+
+        The count ``n`` is that of all batches, and not added.
+
+        >>> QueryProducerState(stored={"n": 3, "rounded": 2}).counted({"node": -5}, {"n": 9, "rounded": 1}).to_json()
+        {'n': 9, 'rounded': 3, 'node': -5}
+        """
+        stored = {**self.stored, **values}
+        for name, count in counts.items():
+            had = stored.get(name, 0)
+            stored[name] = max(had, count) if name == "n" else had + count
+        return replace(self, stored=stored)
+
     def without_plan(self) -> QueryProducerState:
         """Return the state without what only the query before has: its outputs and its loop."""
         kept = {key: value for key, value in self.stored.items() if key not in (_OUTPUTS, _LOOP)}

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import TracebackType
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -79,6 +80,7 @@ class FileWriter:
         digests: Whether :attr:`digest` is made of the rows. This needs their times.
         rounding: Whether the digest has floating-point numbers up to rounding, and lists in any order.
         most_times: How many distinct times :meth:`finish` may name exactly.
+        stamp: Gives rows their times in the order in which they are written. Until then they have others.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class FileWriter:
         digests: bool = False,
         rounding: bool = False,
         most_times: int = MAX_EXACT,
+        stamp: Callable[[pa.Table], pa.Table] | None = None,
     ) -> None:
         if not _PREFIX.fullmatch(name_prefix):
             raise ValueError(
@@ -113,6 +116,11 @@ class FileWriter:
         self._floats = FloatSums() if rounding else None
         self.digest = RowsDigest()
         """After :meth:`finish`: the digest of the rows, if the writer makes one."""
+        self._stamp = stamp
+        self.unstamped: RowsDigest | None = None
+        """After :meth:`finish`: the digest of the rows before they were stamped; ``None`` if they are not."""
+        self._unstamped_hash = 0
+        self._unstamped_floats = FloatSums() if rounding and stamp is not None else None
         self.time_hashes: list[int] = []
         """After :meth:`finish`: for each of the times that it returned, the sum of its rows' hashes."""
         self._files: list[DataFile] = []
@@ -170,7 +178,7 @@ class FileWriter:
         if not self._buffer:
             return
         # Together, because most of the time for a few rows at once is that of calls.
-        rows = pa.concat_tables(self._buffer).combine_chunks()
+        rows = self._stamped(pa.concat_tables(self._buffer).combine_chunks())
         if self._times is not None:
             self._times.add(rows.column(self._time_column), row_hashes(rows, self._floats) if self._digests else None)
         if self._parquet is None:
@@ -186,6 +194,14 @@ class FileWriter:
         self._buffer, self._buffered_rows, self._buffered_bytes = [], 0, 0
         if self._sink is not None and self._sink.tell() >= FILE_BYTES:
             self._end_file()
+
+    def _stamped(self, rows: pa.Table) -> pa.Table:
+        """Return rows with the times that they are written with. A batch that is repeated has other ones."""
+        if self._stamp is None:
+            return rows
+        hashes = row_hashes(rows, self._unstamped_floats)
+        self._unstamped_hash += int(hashes.sum(dtype=np.uint64))
+        return self._stamp(rows)
 
     def _end_file(self) -> None:
         if self._parquet is None or self._sink is None:
@@ -219,6 +235,9 @@ class FileWriter:
                 sums = None if self._floats is None else self._floats.sums
                 self.digest = RowsDigest() + RowsDigest(rows, self._times.hashed, sums)
                 self.time_hashes = self._times.hashes
+                if self._stamp is not None:
+                    sums = None if self._unstamped_floats is None else self._unstamped_floats.sums
+                    self.unstamped = RowsDigest() + RowsDigest(rows, self._unstamped_hash, sums)
         return self._files, times
 
     def _check_counted(self, times: list[tuple[Time, int]]) -> None:

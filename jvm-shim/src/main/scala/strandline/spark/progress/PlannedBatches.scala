@@ -41,7 +41,7 @@ private[spark] final case class PlannedBatch(batch: Long, frontiers: Option[Batc
 private[spark] object PlannedBatches {
   private val Kept = 2
   private val Shown = Set("path", "channels", "maxfilespertrigger", "maxbytespertrigger")
-  private val Written = Set("path", "outputs", "producer", "policy")
+  private val Written = Set("path", "outputs", "producer", "policy", "node")
   private val planned = new WeakHashMap[StreamExecution, List[PlannedBatch]]
 
   /**
