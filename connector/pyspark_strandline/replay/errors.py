@@ -98,3 +98,21 @@ def replay_outputs(name: str, where: str, known: Iterable[str]) -> StrandlineErr
         f"{where} has no output {name!r}. Those that it has: {', '.join(sorted(known)) or 'none'}.",
         "Compare outputs that both sides have, by their names.",
     )
+
+
+def option_invalid_divergence(value: object) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_OPTION_INVALID",
+        f"on_divergence is {value!r}.",
+        "Use 'abort', 'report' or 'restamp'.",
+    )
+
+
+def replay_diverged(link: str, time: str, path: str, text: str) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_REPLAY_DIVERGED",
+        f"What came round the link {link} in the replay is not what {path} has, first at {time}. In the following, a is the "
+        f"recording, and b the replay.\n{text}",
+        "Look at what has changed since then: the program, a table that it reads, or the recording. on_divergence='report' shows "
+        "all differences, and 'restamp' goes on with what comes round now.",
+    )

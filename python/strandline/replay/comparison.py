@@ -13,6 +13,7 @@ import pyarrow as pa
 from strandline.channel import Channel
 from strandline.replay import errors
 from strandline.replay.digests import TimeDigest, closed_rows, digests, rows_at
+from strandline.replay.originals import Compared, Originals
 from strandline.replay.rows import ChangedRow, row_difference
 from strandline.replay.values import comparable, values_of
 from strandline.time.antichain import Antichain
@@ -137,8 +138,8 @@ class Comparison:
 
 
 def compare(
-    a: Channel | str | os.PathLike[str],
-    b: Channel | str | os.PathLike[str],
+    a: Compared | str | os.PathLike[str],
+    b: Compared | str | os.PathLike[str],
     *,
     until: Any = None,
     since: Any = None,
@@ -155,7 +156,7 @@ def compare(
     and as ``int64``; a column that is null is as one that is not there.
 
     Args:
-        a: A channel or its path.
+        a: A channel or its path; or a recorded link by its original times.
         b: Another one.
         until: Compare the times that this frontier closes: a time, or several, each also as text. Both channels must have closed
             all of these. By default all times are compared that both have closed.
@@ -184,7 +185,7 @@ def compare(
     >>> compare(f"{folder}/a", f"{folder}/b", until=2).equal
     True
     """
-    left, right = (each if isinstance(each, Channel) else Channel.open(each, storage_options) for each in (a, b))
+    left, right = (each if isinstance(each, Channel | Originals) else Channel.open(each, storage_options) for each in (a, b))
     closed = closed_frontiers(left, right, until)
     begin = None if since is None else asked_frontier(left.domain, since)
     key = without_times(key, left, right)
@@ -215,7 +216,7 @@ def compare(
     )
 
 
-def assert_same(a: Channel | str | os.PathLike[str], b: Channel | str | os.PathLike[str], **options: Any) -> None:
+def assert_same(a: Compared | str | os.PathLike[str], b: Compared | str | os.PathLike[str], **options: Any) -> None:
     """Assert that two channels have the same rows at all times that both have closed (:func:`compare`).
 
     If they have no rows there, that is no assertion: give ``until``, which both must have closed.
@@ -229,7 +230,7 @@ def assert_same(a: Channel | str | os.PathLike[str], b: Channel | str | os.PathL
         raise AssertionError(found.to_text())
 
 
-def closed_frontiers(a: Channel, b: Channel, until: Any) -> tuple[Antichain, ...]:
+def closed_frontiers(a: Compared, b: Compared, until: Any) -> tuple[Antichain, ...]:
     """Return the frontiers that must all have closed a time that is compared."""
     if a.domain != b.domain:
         raise errors.compare_domains(a.path, a.domain, b.path, b.domain)
@@ -242,7 +243,7 @@ def closed_frontiers(a: Channel, b: Channel, until: Any) -> tuple[Antichain, ...
     return (wanted,)
 
 
-def without_times(key: Sequence[str] | None, *channels: Channel) -> list[str] | None:
+def without_times(key: Sequence[str] | None, *channels: Compared) -> list[str] | None:
     """Return a key without the times: it tells rows of one time apart."""
     return None if key is None else [name for name in key if all(name != channel.time_column for channel in channels)]
 
@@ -258,7 +259,7 @@ def asked_frontier(domain: TimeDomain, times: Any) -> Antichain:
     return Antichain(domain, [asked_time(domain, each) for each in several])
 
 
-def compared_columns(a: Channel, b: Channel, columns: Sequence[str] | None, key: Sequence[str] | None) -> list[str] | None:
+def compared_columns(a: Compared, b: Compared, columns: Sequence[str] | None, key: Sequence[str] | None) -> list[str] | None:
     """Return the columns to compare beside the time; ``None`` for all.
 
     Raises for one that a channel does not have, and for one whose values in the two channels do not compare.

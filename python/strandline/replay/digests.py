@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from strandline.channel import Channel
 from strandline.channel.batch.row_hashes import row_hashes
+from strandline.replay.originals import Compared
 from strandline.time.antichain import Antichain
 from strandline.time.arrow import behind, leaf_columns, time_column, times_from_leaves
 from strandline.time.domain import Time
@@ -45,7 +45,11 @@ class TimeDigest(NamedTuple):
 
 
 def closed_rows(
-    channel: Channel, version: int, columns: Sequence[str] | None, closed: Iterable[Antichain], since: Antichain | None = None
+    channel: Compared,
+    version: int,
+    columns: Sequence[str] | None,
+    closed: Iterable[Antichain],
+    since: Antichain | None = None,
 ) -> Iterator[pa.Table]:
     """Yield the rows at times that all the frontiers have closed, file by file: memory holds one file at a time.
 
@@ -61,7 +65,7 @@ def closed_rows(
         yield rows if is_closed.all() else rows.filter(pa.array(is_closed))
 
 
-def digests(channel: Channel, tables: Iterable[pa.Table]) -> dict[Time, TimeDigest]:
+def digests(channel: Compared, tables: Iterable[pa.Table]) -> dict[Time, TimeDigest]:
     """Return for each time of some rows of a channel what they are."""
     found: dict[Time, TimeDigest] = {}
     for rows in tables:
@@ -72,7 +76,7 @@ def digests(channel: Channel, tables: Iterable[pa.Table]) -> dict[Time, TimeDige
     return found
 
 
-def _of_table(channel: Channel, rows: pa.Table) -> Iterator[tuple[Time, TimeDigest]]:
+def _of_table(channel: Compared, rows: pa.Table) -> Iterator[tuple[Time, TimeDigest]]:
     column = time_column(rows.column(channel.time_column), channel.domain)
     leaves = leaf_columns(column)
     hashes = row_hashes(_values(channel, rows))
@@ -92,7 +96,7 @@ def _of_table(channel: Channel, rows: pa.Table) -> Iterator[tuple[Time, TimeDige
         yield time, TimeDigest(count, first, second)
 
 
-def _values(channel: Channel, rows: pa.Table) -> pa.Table:
+def _values(channel: Compared, rows: pa.Table) -> pa.Table:
     """Return the rows without their times. A table keeps no rows without any column, so a column of nulls stands for none."""
     values = rows.drop_columns([channel.time_column])
     return values if values.num_columns else pa.table({"": pa.nulls(rows.num_rows)})
@@ -104,7 +108,7 @@ def _second(hashes: _Hashes) -> _Hashes:
     return mixed ^ (mixed >> _SHIFT)
 
 
-def rows_at(channel: Channel, tables: Iterable[pa.Table], times: Iterable[Time]) -> dict[Time, pa.Table]:
+def rows_at(channel: Compared, tables: Iterable[pa.Table], times: Iterable[Time]) -> dict[Time, pa.Table]:
     """Return the rows at some times, without the times, for those that have any. Memory holds these rows, and one file."""
     parts: dict[Time, list[pa.Table]] = {time: [] for time in times}
     for rows in tables:

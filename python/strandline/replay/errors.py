@@ -104,3 +104,11 @@ def event_time(column: str, why: str) -> StrandlineError:
         f"The column {column!r}, which has the instant of an event, {why}.",
         "Give each row that asks for an event a timestamp there.",
     )
+
+
+def column_missing_original(path: str, column: str) -> ChannelError:
+    return ChannelError(
+        "STRANDLINE_COLUMN_MISSING",
+        f"{path} is no recorded link: it has no column {column!r}, or its times are not those of a clock.",
+        "Give the feedback channel of a loop with record=True or record='earliest'.",
+    )

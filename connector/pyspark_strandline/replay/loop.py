@@ -1,0 +1,286 @@
+"""``replay_loop`` runs a recorded loop again at its recorded times, and compares what comes round with the recording."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+
+from pyspark_strandline.loops.loop import Loop, read_loop
+from pyspark_strandline.operators.summary_steps import By
+from pyspark_strandline.read.several.streams import Streams, read_channels
+from pyspark_strandline.replay import errors
+from pyspark_strandline.replay.folder import ReplayFolder
+from pyspark_strandline.schema import quoted, schema_above, time_field_of
+from pyspark_strandline.write.outputs import write_outputs
+from strandline.channel import Channel
+from strandline.delta.storage import location_of
+from strandline.replay import CLOCK, ORIGINAL, Comparison, compare
+from strandline.replay.originals import Compared, Originals
+from strandline.time.antichain import Antichain
+from strandline.time.domain import Time
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+__all__ = ["LoopReplay", "OnDivergence", "RecordedStreams", "replay_loop"]
+
+OnDivergence: TypeAlias = Literal["abort", "report", "restamp"]
+_LOOK_S = 1
+
+
+class RecordedStreams:
+    """The streams of a loop that is replayed: ``loop["name"]``, as in the loop that was recorded."""
+
+    def __init__(self, streams: Streams | Loop, recorded: Mapping[str, str], until: Time | None) -> None:
+        self._streams, self._recorded, self._until = streams, recorded, until
+
+    def __getitem__(self, name: str) -> DataFrame:
+        """Return the stream of a channel. Raises :class:`StrandlineError` for an unknown name.
+
+        A recorded link has its recorded times. After a divergence, what comes round instead has new ones.
+        """
+        if name not in self._recorded:
+            return self._streams[name]
+        rows = self._streams[self._recorded[name]]
+        if self._until is None:
+            return rows.drop(ORIGINAL)
+        before = rows.where(_leaves(ORIGINAL) < _literal(self._until)).drop(ORIGINAL)
+        return before.unionByName(self._streams[name])
+
+
+@dataclass(frozen=True)
+class LoopReplay:
+    """What a replay of a loop has found.
+
+    Attributes:
+        links: For each feedback channel, how the recording (``a``) and what came round in the replay (``b``) compare. Recorded
+            links are compared at the times that the rows had before they came round.
+        outputs: The paths of the replay's other channels, by name.
+        restamped: With ``restamp``, the time from which what came round has new times; ``None`` if nothing differed.
+    """
+
+    links: Mapping[str, Comparison]
+    outputs: Mapping[str, str]
+    restamped: Time | None = None
+
+    @property
+    def equal(self) -> bool:
+        """Whether the same came round at all times that the recording has closed."""
+        return all(each.equal for each in self.links.values())
+
+    @property
+    def first(self) -> tuple[str, Time] | None:
+        """The link and the time of the first divergence; ``None`` if there is none."""
+        return min(((name, each.first) for name, each in self.links.items() if each.first is not None), key=_time, default=None)
+
+    def to_text(self) -> str:
+        """Return a few lines for people."""
+        text = "\n".join(f"link {name}\n{each.to_text()}" for name, each in self.links.items())
+        return text if self.restamped is None else f"{text}\nFrom {CLOCK.format(self.restamped)} on, times are new."
+
+
+def replay_loop(
+    spark: SparkSession,
+    channels: Mapping[str, str | os.PathLike[str]],
+    body: Callable[[Any], Mapping[str, Any]],
+    into: str | os.PathLike[str],
+    *,
+    feedback: Mapping[str, Mapping[str, By] | By],
+    record: Literal["clock", "earliest"] | bool = True,
+    events: Mapping[str, str] | None = None,
+    on_divergence: OnDivergence = "abort",
+    most: int = 3,
+    storage: Mapping[str, str] | None = None,
+    **options: Any,
+) -> LoopReplay:
+    """Run a loop of :func:`pyspark_strandline.read_loop` again over what was recorded, in a folder of its own, and compare.
+
+    Recorded links are read with their recorded times. What comes round is not: it is compared with them, with its times from
+    before. A link that is not recorded comes round again, and is compared with the channel that was written then. The originals
+    are only read. Another call with the same arguments goes on where one was killed.
+
+    Source: seed 5 (Triceps), case 1, and what it says of a replay that diverges.
+
+    Args:
+        spark: The session.
+        channels: As for ``read_loop``: the paths of all channels, the feedback channels of the recorded run among them.
+        body: A function of the loop that returns the outputs, as :meth:`Loop.write` takes them. The paths of other channels are
+            left out, or not looked at: the replay's own are in ``into``.
+        into: A folder of this machine that is new, empty, or of this replay.
+        feedback: As for ``read_loop``.
+        record: As the loop was recorded.
+        events: As for ``read_loop``.
+        on_divergence: What happens where a link's rows are not those of the recording. ``"abort"``: the replay stops with an
+            error that has the first difference. ``"report"``: it goes to the end, and all differences are returned.
+            ``"restamp"``: everything before the first difference is as recorded. From there on, the replay goes on with what
+            comes round in it, which gets new times as with ``record="earliest"``.
+        most: At how many times of a link the rows that differ are shown.
+        storage: Options of the object store.
+        options: Options of the source, such as ``maxFilesPerTrigger``.
+
+    Returns:
+        How the links compare, and where the outputs are.
+
+    Raises:
+        StrandlineError: ``STRANDLINE_REPLAY_DIVERGED`` for ``"abort"``; ``STRANDLINE_REPLAY_FOLDER``,
+            ``STRANDLINE_REPLAY_OUTPUTS``, ``STRANDLINE_REPLAY_FAILED``; ``STRANDLINE_COLUMN_MISSING`` for a link that is not
+            recorded; and those of ``read_loop``.
+
+    ``replay_loop(spark, channels, body, "/tmp/again", feedback={"back": {"instant": "1 second"}}).equal``
+    """
+    if on_divergence not in ("abort", "report", "restamp"):
+        raise errors.option_invalid_divergence(on_divergence)
+    plain = {name.removeprefix("storage."): value for name, value in (storage or {}).items()} or None
+    paths = {name: os.fspath(path) for name, path in channels.items()}
+    folder = ReplayFolder(into, [location_of(path) for path in paths.values()])
+    links = [name for name in feedback if name not in (events or {})] if record else []
+    sides: dict[str, Compared] = {
+        name: Originals(paths[name], plain) if name in links else Channel.open(paths[name], plain) for name in feedback
+    }
+    folder.begin({"channels": paths, "feedback": list(feedback), "record": links, "onDivergence": on_divergence})
+    run = _Run(spark, paths, body, folder, feedback, links, dict(events or {}), plain, options)
+    found = run.whole(sides, stops=on_divergence == "abort", most=most)
+    if found.first is not None and on_divergence == "abort":
+        name, time = found.first
+        raise errors.replay_diverged(name, CLOCK.format(time), paths[name], found.links[name].to_text())
+    if found.first is not None and on_divergence == "restamp" and links:
+        return LoopReplay(found.links, run.restamped(found.first[1]), found.first[1])
+    return found
+
+
+@dataclass(frozen=True)
+class _Run:
+    spark: SparkSession
+    paths: Mapping[str, str]
+    body: Callable[[Any], Mapping[str, Any]]
+    folder: ReplayFolder
+    feedback: Mapping[str, Mapping[str, By] | By]
+    recorded: list[str]
+    events: dict[str, str]
+    storage: dict[str, str] | None
+    options: Mapping[str, Any]
+
+    def whole(self, sides: Mapping[str, Compared], *, stops: bool, most: int) -> LoopReplay:
+        """Replay all that is recorded, or until the first difference. What comes round is compared with ``sides``."""
+        at = self.folder.path / "replayed"
+        again = {name: by for name, by in self.feedback.items() if name not in self.recorded}
+        channels = self._channels(at, again)
+        streams = self._read(channels, again, record=False)
+        made = self._made(RecordedStreams(streams, {name: _recorded(name) for name in self.recorded}, None), at)
+        for name in self.recorded:
+            made[name] = (_at_originals(made[name][0]), str(at / name))
+        found: dict[str, Comparison] = {}
+        since: dict[str, Antichain] = {}
+        with closing(self._run(self._writer(streams, made, again), at)) as looks:
+            for running in looks:
+                if running and not stops:
+                    continue
+                for name, side in sides.items():
+                    if Channel.exists(at / name, self.storage):
+                        begin = since.get(name) if running else None
+                        found[name] = compare(side, Channel.open(at / name, self.storage), since=begin, most=most)
+                        since[name] = Antichain(CLOCK, [time for frontier in found[name].closed for time in frontier])
+                if any(not each.equal for each in found.values()):
+                    break
+        return LoopReplay(found, self._others(made))
+
+    def restamped(self, since: Time) -> dict[str, str]:
+        """Replay what is recorded before a time, and go on from there with new times. Return the outputs."""
+        at = self.folder.path / "restamped"
+        channels = self._channels(at, self.feedback)
+        streams = self._read(channels, self.feedback, record=True)
+        made = self._made(RecordedStreams(streams, {name: _recorded(name) for name in self.recorded}, since), at)
+        for name in self.recorded:
+            rows, path = made[name]
+            made[name] = (rows.where(_leaves(time_field_of(schema_above(rows))[0]) >= _literal(since)), path)
+        for _ in self._run(self._writer(streams, made, self.feedback), at):
+            pass
+        return self._others(made)
+
+    def _channels(self, at: Path, again: Mapping[str, Any]) -> dict[str, str]:
+        """Return the channels to read: those from outside, the recorded links, and own ones for what comes round again."""
+        for name in again:
+            schema = Channel.open(self.paths[name], self.storage).schema
+            Channel.create(at / name, schema, producers=["loop"], storage_options=self.storage, exist_ok=True)
+        outside = {name: path for name, path in self.paths.items() if name not in self.feedback}
+        recorded = {_recorded(name): self.paths[name] for name in self.recorded}
+        if clash := [name for name in recorded if name in outside]:
+            raise errors.replay_outputs(clash[0], "The replay reads a recorded link by this name, and the channels", outside)
+        return {**outside, **recorded, **{name: str(at / name) for name in again}}
+
+    def _read(self, channels: Mapping[str, str], again: Mapping[str, Any], *, record: bool) -> Streams | Loop:
+        if not again:
+            storage = {f"storage.{name}": value for name, value in (self.storage or {}).items()}
+            return read_channels(self.spark, channels, domain=CLOCK, **self.options, **storage)
+        return read_loop(
+            self.spark,
+            channels,
+            feedback=again,
+            domain=CLOCK,
+            record="earliest" if record else False,
+            events=self.events,
+            storage=self.storage,
+            **self.options,
+        )
+
+    def _made(self, streams: RecordedStreams, at: Path) -> dict[str, tuple[DataFrame, str]]:
+        """Return what the body makes: by name, a stream and the path of the replay's own channel."""
+        outputs = self.body(streams)
+        missing = [name for name in self.feedback if name not in outputs]
+        if missing:
+            raise errors.replay_outputs(missing[0], "The feedback has this link, and the body returned", outputs)
+        made = {name: each[0] if isinstance(each, tuple) else each for name, each in outputs.items()}
+        return {name: (frame, str(at / name)) for name, frame in made.items()}
+
+    def _writer(self, streams: Streams | Loop, made: Mapping[str, tuple[DataFrame, str]], again: Mapping[str, Any]) -> Any:
+        if not isinstance(streams, Loop):
+            return write_outputs(made, storage=self.storage)
+        return streams.write({name: each[0] if name in again else each for name, each in made.items()})
+
+    def _run(self, writer: Any, at: Path) -> Generator[bool]:
+        """Run a query to the end of what is recorded. Yield now and then whether it still runs."""
+        query: StreamingQuery = writer.option("checkpointLocation", str(at / "_checkpoint")).trigger(availableNow=True).start()
+        try:
+            while not query.awaitTermination(_LOOK_S):
+                yield True
+        except PySparkException as error:
+            problem = str(error).partition("\n")[0][:1000]
+            raise errors.stated(error, "The replay") or errors.replay_failed("the replay", problem) from error
+        finally:
+            query.stop()
+        yield False
+
+    def _others(self, made: Mapping[str, tuple[DataFrame, str]]) -> dict[str, str]:
+        return {name: path for name, (_, path) in made.items() if name not in self.feedback}
+
+
+def _recorded(name: str) -> str:
+    """Return under which name a recorded link is read. What comes round instead has the link's own."""
+    return f"{name}_recorded"
+
+
+def _at_originals(rows: DataFrame) -> DataFrame:
+    """Return the rows of a link with the times from before they come round, in the column that a recording has for them."""
+    time, _ = time_field_of(schema_above(rows))
+    return rows.select(*(F.col(quoted(each)).alias(ORIGINAL if each == time else each) for each in rows.columns))
+
+
+def _leaves(column: str) -> Column:
+    return F.struct(*(F.col(quoted(column)).getField(name).alias(name) for name, _ in CLOCK.coordinates))
+
+
+def _literal(time: Time) -> Column:
+    instant, node, n = time
+    return F.struct(F.timestamp_micros(F.lit(instant)).alias("instant"), F.lit(node).alias("node"), F.lit(n).alias("n"))
+
+
+def _time(found: tuple[str, Time]) -> Time:
+    return found[1]

@@ -1,0 +1,139 @@
+"""``replay_loop``: a recorded loop runs again exactly, and what comes round is compared with the recording."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import functions as F
+
+from helpers import settings
+from pyspark_strandline import read_loop
+from pyspark_strandline.replay import replay_loop
+from strandline.channel import Channel
+from strandline.errors import StrandlineError
+from strandline.replay import CLOCK, ORIGINAL, Timestamper, assert_same, recorded
+from strandline.time.arrow import time_field, times_of
+
+pytestmark = pytest.mark.spark
+
+MS = 1000
+LAG = 100 * MS
+SCHEMA = pa.schema([time_field("time", CLOCK), ("hops", pa.int64()), ("value", pa.int64())])
+FEEDBACK = {"back": {"instant": "100 milliseconds"}}
+Body = Callable[[Any], dict[str, Any]]
+
+
+def body(factor: int = 3, wrong_from: int | None = None) -> Body:
+    """Rows with hops come round, equal ones at one time as their sum; ``wrong_from`` an instant, with another factor."""
+
+    def made(loop: Any) -> dict[str, Any]:
+        rows = loop["in"].unionByName(loop["back"]).groupBy("time", "hops").agg(F.sum("value").alias("value"))
+        by = F.lit(factor)
+        if wrong_from is not None:
+            by = F.when(F.unix_micros(F.col("time").getField("instant")) >= wrong_from, 5).otherwise(factor)
+        again = rows.where("hops > 0").select(
+            "time", (F.col("hops") - 1).alias("hops"), (F.col("value") * by % 101).alias("value")
+        )
+        return {"back": again, "out": rows.where("hops = 0")}
+
+    return made
+
+
+def record_outside(path: Path, seed: int, count: int) -> None:
+    draw = random.Random(seed)
+    shown = [0]
+    channel = Channel.create(path, SCHEMA)
+    with Timestamper(channel, "in", clock=lambda: shown[-1]) as node:
+        channel.seal()
+        for _ in range(count):
+            shown.append(shown[-1] + draw.choice([0, 1, 10 * MS, 50 * MS, 100 * MS, 250 * MS]))
+            node.send(pa.table({"hops": [draw.randint(0, 3)], "value": [draw.randint(0, 99)]}))
+            if draw.random() < 0.3:
+                node.commit()
+        node.drop()
+
+
+def record_loop(spark: Any, folder: Path, way: Any, seed: int = 7, count: int = 20) -> dict[str, str]:
+    """Record a loop in ``folder``, and return the paths of its channels."""
+    record_outside(folder / "in", seed, count)
+    Channel.create(folder / "back", recorded(SCHEMA), producers=["loop"])
+    channels = {name: str(folder / name) for name in ("in", "back")}
+    loop = read_loop(spark, channels, feedback=FEEDBACK, domain=CLOCK, record=way, maxFilesPerTrigger=2)
+    made = body()(loop)
+    writer = loop.write({"back": made["back"], "out": (made["out"], folder / "out")})
+    with settings(spark, {"spark.sql.shuffle.partitions": "2"}):
+        writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start().awaitTermination()
+    return channels
+
+
+def kept(*paths: str) -> list[Any]:
+    return [(Channel.open(path).version, Channel.open(path).read().num_rows) for path in paths]
+
+
+@pytest.mark.drawn
+@pytest.mark.parametrize("way", ["clock", "earliest"])
+def test_a_replay_is_the_recorded_run(spark: Any, tmp_path: Path, way: Any) -> None:
+    channels = record_loop(spark, tmp_path, way)
+    before = kept(*channels.values())
+    for files, partitions in ((1, 1), (100, 3)):
+        with settings(spark, {"spark.sql.shuffle.partitions": str(partitions)}):
+            into = tmp_path / f"again{files}"
+            found = replay_loop(spark, channels, body(), into, feedback=FEEDBACK, record=way, maxFilesPerTrigger=files)
+        assert found.equal
+        assert found.links["back"].rows_a == found.links["back"].rows_b > 10
+        assert_same(tmp_path / "out", found.outputs["out"], until=[])
+    assert kept(*channels.values()) == before
+
+
+@pytest.mark.drawn
+def test_where_a_changed_program_diverges_is_said_and_the_replay_can_go_on_from_there(spark: Any, tmp_path: Path) -> None:
+    channels = record_loop(spark, tmp_path, "earliest")
+    rows = Channel.open(channels["back"]).read()
+    instants = sorted(time[0] for time in times_of(rows.column(ORIGINAL), CLOCK))
+    wrong_from = instants[len(instants) // 2]
+
+    def again(name: str, how: Any) -> Any:
+        into = tmp_path / name
+        return replay_loop(spark, channels, body(3, wrong_from), into, feedback=FEEDBACK, record="earliest", on_divergence=how)
+
+    with pytest.raises(StrandlineError, match="STRANDLINE_REPLAY_DIVERGED") as error:
+        again("abort", "abort")
+    reported = again("report", "report")
+    link, first = reported.first
+    assert link == "back"
+    assert first[0] >= wrong_from
+    assert CLOCK.format(first) in str(error.value)
+    assert "in the replay is not what" in str(error.value)
+    restamped = again("restamp", "restamp")
+    assert restamped.restamped == first
+    new = Channel.open(tmp_path / "restamp" / "restamped" / "back").read()
+    for at, original in zip(times_of(new.column("time"), CLOCK), times_of(new.column(ORIGINAL), CLOCK), strict=True):
+        assert original >= first
+        assert original[0] < at[0] <= original[0] + LAG
+    old = [(at, row) for at, row in values(tmp_path / "out") if at < first]
+    assert [(at, row) for at, row in values(Path(restamped.outputs["out"])) if at < first] == old
+
+
+def values(path: Path) -> list[Any]:
+    table = Channel.open(path).read()
+    return sorted(zip(times_of(table.column("time"), CLOCK), table.column("value").to_pylist(), strict=True))
+
+
+@pytest.mark.drawn
+def test_what_cannot_be_replayed_is_refused_by_name(spark: Any, tmp_path: Path) -> None:
+    channels = record_loop(spark, tmp_path, "earliest", count=2)
+    for changed, options, condition in (
+        ({}, {"on_divergence": "ignore"}, "STRANDLINE_OPTION_INVALID"),
+        ({"back": channels["in"]}, {}, "STRANDLINE_COLUMN_MISSING"),
+        ({}, {"into": tmp_path}, "STRANDLINE_REPLAY_FOLDER"),
+        ({}, {"body": lambda loop: {"out": loop["in"]}}, "STRANDLINE_REPLAY_OUTPUTS"),
+    ):
+        given = {"body": body(), "into": tmp_path / "again", **options}
+        with pytest.raises(StrandlineError) as error:
+            replay_loop(spark, {**channels, **changed}, given.pop("body"), given.pop("into"), feedback=FEEDBACK, **given)
+        assert error.value.condition == condition
