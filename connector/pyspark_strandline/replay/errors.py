@@ -116,3 +116,11 @@ def replay_diverged(link: str, time: str, path: str, text: str) -> StrandlineErr
         "Look at what has changed since then: the program, a table that it reads, or the recording. on_divergence='report' shows "
         "all differences, and 'restamp' goes on with what comes round now.",
     )
+
+
+def recording_damaged(link: str, path: str, violation: str) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_RECORDING_DAMAGED",
+        f"The recording of the link {link} is not what was committed to {path}: {violation}.",
+        "Restore the channel from a copy. verified=False replays what is there.",
+    )

@@ -23,6 +23,7 @@ from strandline.channel import Channel
 from strandline.delta.storage import location_of
 from strandline.replay import CLOCK, ORIGINAL, Comparison, compare
 from strandline.replay.originals import Compared, Originals
+from strandline.report.soundness.verify import verify
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time
 
@@ -98,6 +99,7 @@ def replay_loop(
     events: Mapping[str, str] | None = None,
     on_divergence: OnDivergence = "abort",
     most: int = 3,
+    verified: bool = True,
     storage: Mapping[str, str] | None = None,
     **options: Any,
 ) -> LoopReplay:
@@ -123,6 +125,7 @@ def replay_loop(
             ``"restamp"``: everything before the first difference is as recorded. From there on, the replay goes on with what
             comes round in it, which gets new times as with ``record="earliest"``.
         most: At how many times of a link the rows that differ are shown.
+        verified: Whether the recorded links are read and verified first, each row against what its commit states of it.
         storage: Options of the object store.
         options: Options of the source, such as ``maxFilesPerTrigger``.
 
@@ -130,9 +133,9 @@ def replay_loop(
         How the links compare, and where the outputs are.
 
     Raises:
-        StrandlineError: ``STRANDLINE_REPLAY_DIVERGED`` for ``"abort"``; ``STRANDLINE_REPLAY_FOLDER``,
-            ``STRANDLINE_REPLAY_OUTPUTS``, ``STRANDLINE_REPLAY_FAILED``; ``STRANDLINE_COLUMN_MISSING`` for a link that is not
-            recorded; and those of ``read_loop``.
+        StrandlineError: ``STRANDLINE_REPLAY_DIVERGED`` for ``"abort"``; ``STRANDLINE_RECORDING_DAMAGED``;
+            ``STRANDLINE_REPLAY_FOLDER``, ``STRANDLINE_REPLAY_OUTPUTS``, ``STRANDLINE_REPLAY_FAILED``;
+            ``STRANDLINE_COLUMN_MISSING`` for a link that is not recorded; and those of ``read_loop``.
 
     ``replay_loop(spark, channels, body, "/tmp/again", feedback={"back": {"instant": "1 second"}}).equal``
     """
@@ -145,6 +148,9 @@ def replay_loop(
     sides: dict[str, Compared] = {
         name: Originals(paths[name], plain) if name in links else Channel.open(paths[name], plain) for name in feedback
     }
+    for name in links if verified else ():
+        if (violation := verify(paths[name], plain).violation) is not None:
+            raise errors.recording_damaged(name, paths[name], str(violation))
     folder.begin({"channels": paths, "feedback": list(feedback), "record": links, "onDivergence": on_divergence})
     run = _Run(spark, paths, body, folder, feedback, links, dict(events or {}), plain, options)
     found = run.whole(sides, stops=on_divergence == "abort", most=most)

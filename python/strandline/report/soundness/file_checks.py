@@ -11,6 +11,9 @@ from collections.abc import Callable, Iterable
 import pyarrow as pa
 
 from strandline.channel import Channel
+from strandline.channel.batch.batch_digest import BatchDigest
+from strandline.channel.batch.batch_digest import RowsDigest as Digest
+from strandline.channel.batch.row_hashes import FloatSums, row_hashes
 from strandline.channel.statements.message_times import TimeCounts
 from strandline.delta.data_file import DataFile, schema_mark
 from strandline.delta.file_stats import stats_of
@@ -46,6 +49,8 @@ def check_files(channel: Channel, state: LogState, counts: FileCounts, told: Cal
     whole = sum(len(each.added) for each in state.commits)
     for each in state.commits:
         times, rows, gone = TimeCounts(channel.domain, channel.time_column), RowsDigest(), False
+        digest = None if each.commit.statement is None else each.commit.statement.digest
+        floats = None if digest is None or digest.own.floats is None else FloatSums()
         for file in each.added:
             told(counts.files, whole)
             if store.size(file.path) is None:
@@ -58,11 +63,13 @@ def check_files(channel: Channel, state: LogState, counts: FileCounts, told: Cal
             counts.rows += table.num_rows
             if each.commit.statement is not None:
                 with refused(each.commit.version, channel.time_column, "a time of the domain in every row"):
-                    times.add(table.column(channel.time_column))
+                    times.add(table.column(channel.time_column), None if digest is None else row_hashes(table, floats))
             elif each.replaced is not None:
                 rows.add(table)
         if not gone and each.commit.statement is not None:
-            _check_times(channel, each, times)
+            counted = _check_times(channel, each, times)
+            if digest is not None:
+                _check_digest(channel, each, digest, times, counted, floats)
         elif not gone and each.replaced is not None:
             _check_rearranged(channel, store, each, rows, counts)
     known = {file.path for each in state.commits for file in each.added}
@@ -161,12 +168,12 @@ def _lacks_numbers(stated: object, has: object) -> bool:
     return stated == has or (stated is None and (isinstance(has, float) or (isinstance(has, dict) and _lacks_numbers({}, has))))
 
 
-def _check_times(channel: Channel, each: CommitFiles, counts: TimeCounts) -> None:
-    """Compare the times of a commit's rows with those that its statement states."""
+def _check_times(channel: Channel, each: CommitFiles, counts: TimeCounts) -> list[tuple[Time, int]]:
+    """Compare the times of a commit's rows with those that its statement states. Return those that were counted exactly."""
     statement, version, domain = each.commit.statement, each.commit.version, channel.domain
-    if statement is None:
-        return
     times, ranges = counts.result()
+    if statement is None:
+        return times
     left: Counter[Time] = Counter(dict(times))
     if ranges:  # too many distinct times to count each: their number, and their bounds
         found = sum(left.values()) + sum(span.rows for span in ranges)
@@ -177,7 +184,7 @@ def _check_times(channel: Channel, each: CommitFiles, counts: TimeCounts) -> Non
             spanned = (domain.less_equal(span.low, time) and domain.less_equal(time, span.high) for span in statement.spans)
             if time not in named and not any(spanned):
                 violated(version, "times", f"rows at {domain.format(time)} in its files", "a time or a span for each of its rows")
-        return
+        return times
     for time, rows in statement.times:
         if left[time] < rows:
             violated(version, "times", f"{left[time]} rows at {domain.format(time)} in its files", f"{rows} rows")
@@ -190,6 +197,29 @@ def _check_times(channel: Channel, each: CommitFiles, counts: TimeCounts) -> Non
             )
     if sum(left.values()) != sum(span.rows for span in statement.spans):
         violated(version, "spans", f"{sum(left.values())} rows in its files", sum(span.rows for span in statement.spans))
+    return times
+
+
+def _check_digest(
+    channel: Channel,
+    each: CommitFiles,
+    digest: BatchDigest,
+    counts: TimeCounts,
+    times: list[tuple[Time, int]],
+    floats: FloatSums | None,
+) -> None:
+    """Compare the values of a commit's rows with the digest that its statement states."""
+    rows = sum(count for _, count in times)
+    if each.commit.statement is None or rows != digest.own.rows:
+        return  # very many times are not counted one by one
+    found = Digest() + Digest(rows, counts.hashed, None if floats is None else floats.sums)
+    difference = digest.own.difference(found)
+    if difference is not None:
+        now = BatchDigest(found, BatchDigest.of_times(counts.hashes))
+        first = digest.first_difference(each.commit.statement.times, now, times, channel.domain)
+        violated(
+            each.commit.version, "digest", f"other values of its rows, first at {first or 'an unknown time'}", digest.own.total
+        )
 
 
 def _check_rearranged(channel: Channel, store: Store, each: CommitFiles, rows: RowsDigest, counts: FileCounts) -> None:

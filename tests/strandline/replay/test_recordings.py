@@ -1,0 +1,130 @@
+"""A recorded link: what its rows are is stated by the commit that took them in, so a row that was changed later is found."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from strandline.channel import Channel
+from strandline.channel.batch.batch_digest import BatchDigest
+from strandline.channel.statements.checksum import with_checksum
+from strandline.channel.statements.session import WriterSession
+from strandline.channel.write.append import Append
+from strandline.channel.write.file_writer import FileWriter
+from strandline.delta.file_stats import stats_of
+from strandline.replay import CLOCK, ORIGINAL, compare, recorded
+from strandline.replay.originals import Originals
+from strandline.replay.restamp import LinkStamps, Restamp, Stamper
+from strandline.report.soundness.bounds_checks import bounds_of_rows
+from strandline.report.soundness.verify import verify
+from strandline.time.antichain import Antichain
+from strandline.time.arrow import array_of, time_field
+
+LEAST = -(1 << 63)
+SCHEMA = pa.schema([time_field("time", CLOCK), ("price", pa.int64()), ("who", pa.string())])
+LAG = 100
+BATCHES, ROWS = 3, 6
+
+
+def record(path: Path, draw: random.Random) -> Channel:
+    """Record a link batch by batch, as the sink of a query does."""
+    channel = Channel.create(path, recorded(SCHEMA), producers=["loop"])
+    n = 0
+    for batch in range(BATCHES):
+        frontier = (1000 * batch, LEAST, LEAST)
+        originals = sorted((1000 * batch + draw.randrange(900), 0, 100 * batch + i) for i in range(ROWS))
+        stamper = Stamper(LinkStamps(Restamp.of("earliest", 0), frontier, (1000 * batch + 950, LEAST, LEAST), 0, n), 0, "time")
+        with FileWriter(path, channel.schema, "time", CLOCK, digests=True, stamp=stamper) as writer:
+            lagged = array_of([(at + LAG, LEAST, LEAST) for at, *_ in originals], CLOCK)
+            rows = {
+                "time": lagged,
+                "price": [draw.randrange(1000) for _ in originals],
+                "who": [draw.choice("abc") for _ in originals],
+                ORIGINAL: array_of(originals, CLOCK),
+            }
+            writer.write(pa.table(rows, schema=channel.schema))
+            files, times = writer.finish()
+        assert writer.unstamped is not None
+        digest = BatchDigest(writer.digest, BatchDigest.of_times(writer.time_hashes), {"back": writer.unstamped})
+        holds = {"loop": Antichain(CLOCK, [frontier])}
+        append = Append(WriterSession.here("q"), files, holds, times=times, digest=digest, most_times=1 << 16)
+        channel.append_decided(lambda append=append: append, ("q", batch))
+        n = stamper.counts["n"]
+    return channel
+
+
+def damage(path: Path, draw: random.Random) -> int:
+    """Change one value, drop a row, or exchange a column of two rows, and make the log fit to it. Return the version."""
+    version = draw.randrange(1, BATCHES + 1)
+    log = path / "_delta_log" / f"{version:020d}.json"
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    add = next(action["add"] for action in actions if "add" in action)
+    file = path / add["path"]
+    table = pq.read_table(file)
+    rows = table.to_pylist()
+    one, other = draw.sample(range(len(rows)), 2)
+    kind, column = draw.choice(["value", "drop", "swap"]), draw.choice(table.column_names)
+    if kind == "drop":
+        del rows[one]
+    elif kind == "value":
+        before = rows[one][column]
+        if isinstance(before, dict):
+            rows[one][column] = before | {"n": before["n"] ^ (1 << draw.randrange(8))}
+        else:
+            rows[one][column] = (
+                chr(ord(before) ^ (1 << draw.randrange(3))) if isinstance(before, str) else before ^ (1 << draw.randrange(8))
+            )
+    else:
+        rows[one][column], rows[other][column] = rows[other][column], rows[one][column]
+        if rows == table.to_pylist():
+            return damage(path, draw)
+    changed = pa.Table.from_pylist(rows, schema=table.schema)
+    pq.write_table(changed, file, compression="zstd", store_schema=False, write_page_checksum=True)
+    add["size"] = file.stat().st_size
+    channel_rows = pa.table(changed.columns, schema=recorded(SCHEMA))
+    add["stats"] = json.dumps(stats_of(changed.num_rows, recorded(SCHEMA), bounds_of_rows(channel_rows)))
+    info = next(action["commitInfo"] for action in actions if "commitInfo" in action)
+    text = re.sub(r',"sum":"[0-9a-f]{16}"(?=}}$)', "", info["userMetadata"])
+    files = [(action["add"]["path"], action["add"]["size"], action["add"]["stats"]) for action in actions if "add" in action]
+    transactions = {action["txn"]["appId"]: action["txn"]["version"] for action in actions if "txn" in action}
+    info["userMetadata"] = with_checksum(text, files, transactions)
+    log.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    return version
+
+
+def check(folder: Path, seeds: range) -> None:
+    for seed in seeds:
+        draw, path = random.Random(seed), folder / str(seed)
+        record(path, draw)
+        assert verify(path).violation is None
+        version = damage(path, draw)
+        violation = verify(path).violation
+        assert violation is not None, f"seed {seed}"
+        assert violation.version == version, f"seed {seed}: {violation}"
+        shutil.rmtree(path)
+
+
+def test_a_row_that_was_changed_after_it_was_recorded_is_found(tmp_path: Path) -> None:
+    check(tmp_path, range(40))
+
+
+@pytest.mark.soak
+def test_three_hundred_damages_are_found(tmp_path: Path) -> None:
+    check(tmp_path, range(1000, 1300))
+
+
+def test_recordings_are_compared_at_the_times_from_before(tmp_path: Path) -> None:
+    record(tmp_path / "a", random.Random(1))
+    record(tmp_path / "b", random.Random(1))
+    same = compare(Originals(tmp_path / "a"), Originals(tmp_path / "b"))
+    assert same.equal
+    assert same.times == (BATCHES - 1) * ROWS  # what the frontier has closed
+    record(tmp_path / "c", random.Random(2))
+    assert not compare(Originals(tmp_path / "a"), Originals(tmp_path / "c")).equal
