@@ -31,6 +31,7 @@ class Feedback(NamedTuple):
         restamp: How its rows get the times at which they come round; ``None``: as the steps say.
         frontier: For such a channel, the frontier of the loop in the batch, as JSON.
         upcoming: And the frontier of what comes from outside.
+        waiting: How many rows wait on it; ``None`` if that is not counted.
     """
 
     channel: str
@@ -38,6 +39,16 @@ class Feedback(NamedTuple):
     restamp: Restamp | None = None
     frontier: Any = None
     upcoming: Any = None
+    waiting: int | None = None
+
+    def stated(self, written: int) -> dict[str, int]:
+        """Return what the channel states of the link: its id in the new times, and how many rows wait.
+
+        Args:
+            written: How many rows the batch has written for it. They wait too.
+        """
+        node = {} if self.restamp is None else {"node": self.restamp.node}
+        return node if self.waiting is None else {**node, "waiting": self.waiting + written}
 
     @property
     def antichain(self) -> Antichain:
@@ -64,7 +75,7 @@ def feedback_from_json(value: Mapping[str, Any]) -> dict[str, Feedback]:
 def _feedback(each: Mapping[str, Any]) -> Feedback:
     how = each.get("restamp")
     restamp = None if how is None else Restamp(how["by"], how["node"], how["at"])
-    return Feedback(each["channel"], each["summary"], restamp, each.get("frontier"), each.get("upcoming"))
+    return Feedback(each["channel"], each["summary"], restamp, each.get("frontier"), each.get("upcoming"), each.get("waiting"))
 
 
 class LoopTimes:

@@ -9,12 +9,14 @@ from collections.abc import Callable
 
 from pyspark_strandline.options import errors
 from strandline.delta.store_errors import shown_json
-from strandline.errors import StrandlineError
+from strandline.errors import DurationError, StrandlineError
+from strandline.time.duration import Duration
 from strandline.time.errors import wrong_moment
 from strandline.time.text.grammar import Wrong, read_moment
 
 __all__ = [
     "boolean",
+    "duration",
     "invalid",
     "listed",
     "names",
@@ -107,6 +109,21 @@ def size(name: str, value: str) -> int:
     if found < 1:
         raise invalid(name, value, "a size in bytes, or such as 512m or 10g")
     return found
+
+
+def duration(name: str, value: str) -> int:
+    """Read a duration, and return its microseconds.
+
+    >>> duration("maxLoopLag", "10 seconds")
+    10000000
+    """
+    try:
+        found = Duration.of(value)
+    except DurationError:
+        raise invalid(name, value, "a duration such as 10 seconds") from None
+    if not found.timed:
+        raise invalid(name, value, "a duration such as 10 seconds")
+    return found.amount
 
 
 def speed(name: str, value: str) -> float:

@@ -10,6 +10,7 @@ from pyspark_strandline.options import errors
 from pyspark_strandline.options.json_values import channels, feedback, queries, restamp
 from pyspark_strandline.options.parsers import (
     boolean,
+    duration,
     names,
     one_of,
     resumed_output,
@@ -168,6 +169,16 @@ class ReadOptions:
     )
     max_loop_rows: int | None = option("maxLoopRows", _COUNT, method=Method.STREAM, channels=Channels.LOOP, doc=ABOVE)
     max_loop_growth: int | None = option("maxLoopGrowth", _COUNT, method=Method.STREAM, channels=Channels.LOOP, doc=ABOVE)
+    max_loop_waiting: int | None = option(
+        "maxLoopWaiting",
+        _COUNT,
+        method=Method.STREAM,
+        channels=Channels.LOOP,
+        doc="in a loop over the times of a clock: how many rows may wait on a link (no default; the state of the link's producer "
+        "has their number as `waiting`), and by how much the loop may be behind what comes from outside, such as `10 seconds` "
+        "(no default)",
+    )
+    max_loop_lag: int | None = option("maxLoopLag", duration, method=Method.STREAM, channels=Channels.LOOP, doc=ABOVE)
     resume: str | None = option(
         "resume",
         resumed_output,

@@ -412,3 +412,26 @@ def column_missing_restamp(name: str, path: str, column: str, kind: str) -> Stra
         "Create the channel of a recorded link with the schema strandline.replay.recorded(schema), and that of events with a "
         "column of timestamps, which events names.",
     )
+
+
+def loop_unbounded_waiting(name: str, rows: int, most: int) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_LOOP_UNBOUNDED",
+        f"{rows} rows wait on the link {name}, and at most {most} may (maxLoopWaiting).",
+        "Let fewer rows come round, let them come round sooner, or give a higher maxLoopWaiting. What waits for an outside input "
+        "that stands still goes on when this input does.",
+    )
+
+
+def loop_behind(name: str, lag: int, behind: int, most: int) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_LOOP_BEHIND",
+        f"The loop is {_seconds(behind)} behind what comes from outside, and may be {_seconds(most)} (maxLoopLag). Its link "
+        f"{name} comes round {_seconds(lag)} later, so a batch advances by that much at most. With {_seconds(lag + behind)} it "
+        "would not be behind.",
+        f"Begin a new loop in which {name} comes round later, make batches faster, or give a higher maxLoopLag.",
+    )
+
+
+def _seconds(microseconds: int) -> str:
+    return f"{microseconds / 1_000_000:g} s"

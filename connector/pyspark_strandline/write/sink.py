@@ -150,15 +150,15 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 output.check_times(written[name])
         for name, output in self._outputs.items():
             holds, in_loop = published.frontiers[name], name in feedback
-            link = published.feedback[name] if output.restamped else None
+            link = published.feedback.get(name)
             if link is not None and link.restamp is not None and link.restamp.is_recorded:
                 holds = link.antichain  # the new times are after the loop's frontier, and not after that by the advance
             if resumes:
                 channel = output.go_on(self._first_batch(batches[name], holds, published))
             else:
                 loop = published.stated_to_loop if in_loop else None
-                node = None if link is None or link.restamp is None else link.restamp.node
-                channel = output.commit(batches[name], holds, exact=in_loop, loop=loop, tables=published.tables, node=node)
+                values = {} if link is None else link.stated(sum(file.rows for file in written[name].files))
+                channel = output.commit(batches[name], holds, exact=in_loop, loop=loop, tables=published.tables, values=values)
             record.add(name, batchId, channel)
         record.save()
 

@@ -99,7 +99,7 @@ def _said(holder: Holder, reads: list[Read], waits: list[str], others: list[str]
         else "the query's next batches: see whether it runs, and how long a batch takes; if it has stopped, start it again"
     )
     if waits:
-        what = f"{called}it waits for its input {', '.join(waits)}" + (f"; {unread}" if unread else "")
+        what = f"{called}it waits for its input {', '.join(waits)}" + (f"; {unread}" if unread else "") + _waiting(edges)
         release = f"its input {', '.join(waits)} must close the time first" + (f"; then {again}" if holder.gone else "")
     elif others:
         what = f"{called}it waits for its loop, where {', '.join(others)} must go on" + (f"; {unread}" if unread else "")
@@ -125,6 +125,7 @@ def _said(holder: Holder, reads: list[Read], waits: list[str], others: list[str]
         what = f"{called}its inputs from outside have closed the time, but rows still go round its loop: " + (
             unread or "it has read all that is there and has not passed the time"
         )
+        what += _waiting(edges)
         rounds = "rounds that come to rest: bound it with maxRounds and maxLoopRows"
         release = f"{again}; {rounds}" if unread or holder.gone else f"{rounds}; if the query has stopped, start it again"
     else:
@@ -141,3 +142,14 @@ def _said(holder: Holder, reads: list[Read], waits: list[str], others: list[str]
         behind=behind,
         reads=tuple(edge.label for edge in edges),
     )
+
+
+def _waiting(edges: list[Edge]) -> str:
+    """Return how many rows wait on the looping links that a query reads, as their own commits say, in words."""
+    found = {}
+    for edge in edges:
+        for known in () if edge.channel is None else edge.channel.progress.producers.values():
+            rows = known.state.get("waiting") if isinstance(known.state, dict) else None
+            if type(rows) is int and rows > 0:
+                found[edge.label] = rows
+    return "".join(f"; {rows} rows wait on the link {label}" for label, rows in found.items())

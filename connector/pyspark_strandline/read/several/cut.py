@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pyspark_strandline.read.offset import Offset
-from strandline.loop import Entered, Rounds
+from strandline.loop import Entered, Rounds, Waiting
 from strandline.time.antichain import Antichain
 
 __all__ = ["Cut", "LoopPosition"]
@@ -24,6 +24,7 @@ class LoopPosition:
             There is one for a loop's whole life.
         consumed: For each of these channels, the first version that the query has not taken in completely.
         has_begun: Whether a batch of the loop has been planned.
+        waiting: For each looping link that comes round later by a duration, the rows that wait on it.
         entered: Where rows from outside have entered the loop, if these have the coordinates that count rounds.
     """
 
@@ -34,6 +35,7 @@ class LoopPosition:
     consumed: Mapping[str, int] = field(default_factory=dict)
     has_begun: bool = True
     entered: Entered = field(default_factory=Entered)
+    waiting: Mapping[str, Waiting] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

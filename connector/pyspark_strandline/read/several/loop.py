@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from pyspark_strandline.options import ReadOptions
 from pyspark_strandline.read import errors
@@ -14,7 +15,8 @@ from pyspark_strandline.read.several.cut import Cut, LoopPosition
 from pyspark_strandline.read.several.inputs import Inputs
 from pyspark_strandline.read.several.loop_logs import LoopLogs, times_of
 from strandline.channel import Commit
-from strandline.loop import Entered, Rounds, Taken
+from strandline.loop import Entered, Rounds, Taken, Waiting
+from strandline.replay.clock import CLOCK
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time
 
@@ -45,6 +47,7 @@ class LoopPlanner:
     ) -> None:
         self._inputs, self._planners, self._logs, self._each = inputs, planners, logs, each
         self._max_rounds, self._max_rows, self._max_growth = options.max_rounds, options.max_loop_rows, options.max_loop_growth
+        self._max_waiting, self._max_lag = options.max_loop_waiting, options.max_loop_lag
         self._warned, self._rows_then = _FIRST_WARNING, 0
         # Statements without rows, after the offset at which the loop came to rest. They change nothing.
         self._rest: tuple[Cut, dict[str, Offset]] | None = None
@@ -120,8 +123,41 @@ class LoopPlanner:
         self._check_bounds(taken, in_all, outside_rows, before.entered)
         self._warn(taken, rows, in_all, outside_rows, before.entered)
         consumed = {name: ends[name].commit for name in before.consumed}
-        loop = LoopPosition(rounds, in_all, outside_rows, known, consumed, entered=entered)
+        waits = self._waiting(begin, batches, rounds.frontier)
+        self._check_lag(rounds.frontier, outside)
+        loop = LoopPosition(rounds, in_all, outside_rows, known, consumed, entered=entered, waiting=waits)
         return Cut(ends, rounds.frontier, first, loop)
+
+    def _waiting(self, begin: Cut, batches: Mapping[str, ChannelBatch], frontier: Antichain) -> dict[str, Waiting]:
+        """Return the rows that wait on each link of a loop over the times of a clock. Raises if there are too many."""
+        if self._inputs.domain != CLOCK:
+            return {}
+        found = {}
+        for name in self._inputs.rounds_come_by:
+            came: list[tuple[Time, int]] = []
+            at = begin.positions[name]
+            for commit in batches[name].commits:
+                if commit.statement is not None and not (commit.version == at.commit and at.file):  # else it was counted before
+                    came += commit.statement.times
+                    came += [(span.high, span.rows) for span in commit.statement.spans]
+            end = batches[name].end
+            behind = (each for each in self._planners[name].waiting(end) if not (each.version == end.commit and end.file))
+            unread = sum(commit.statement.rows for commit in behind if commit.statement is not None)
+            found[name] = replace(_of(begin).waiting.get(name, Waiting()).after(came, frontier), unread=unread)
+            if self._max_waiting is not None and found[name].rows > self._max_waiting:
+                raise errors.loop_unbounded_waiting(name, found[name].rows, self._max_waiting)
+        return found
+
+    def _check_lag(self, frontier: Antichain, outside: Iterable[Time]) -> None:
+        """Raise if a link's lag is too small: the loop falls behind what comes from outside, because rounds take too long."""
+        at, upcoming = next(iter(frontier), None), min(outside, default=None)
+        if self._max_lag is None or self._inputs.domain != CLOCK or at is None or upcoming is None:
+            return
+        behind = upcoming[0] - at[0]
+        if behind <= self._max_lag:
+            return
+        name, by = min(self._inputs.rounds_come_by.items(), key=lambda link: link[1]["instant"])
+        raise errors.loop_behind(name, by["instant"], behind, self._max_lag)
 
     def _commits(self, name: str) -> Iterator[Commit]:
         """Yield all commits of a channel that the query writes, before it begins."""

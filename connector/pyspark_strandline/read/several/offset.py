@@ -12,12 +12,14 @@ from pyspark_strandline.read.offset import Offset
 from pyspark_strandline.read.several.cut import Cut, LoopPosition
 from pyspark_strandline.read.several.inputs import Inputs
 from strandline.errors import StrandlineError
-from strandline.loop import Entered, LoopGraph, QueryState, Rounds
+from strandline.loop import Entered, LoopGraph, QueryState, Rounds, Waiting
 from strandline.time.antichain import Antichain
 
 __all__ = ["SeveralOffsets", "checksum"]
 
 _VERSION = 3
+_MOVING = ("frontier", "upcoming", "waiting")
+"""What the feedback of an offset has beside what stays."""
 _LOOP_VERSION = 2
 """The version of an offset with pending times. An extension that does not know loops would not refuse operators in them."""
 
@@ -65,6 +67,9 @@ class SeveralOffsets:
         inputs = self._inputs
         outside = Antichain(inputs.domain, inputs.outside({name: each.frontier for name, each in cut.positions.items()}))
         feedback = inputs.feedback_to_json()
+        for name, waiting in loop.waiting.items():  # for the state of the link, to which the batch may add rows
+            if name in feedback:
+                feedback[name]["waiting"] = waiting.rows
         for name in inputs.restamps:  # for the batch's tasks, which give the rows of the link new times
             feedback[name] |= {"frontier": cut.frontier.to_json(), "upcoming": outside.to_json()}
         result: dict[str, object] = {
@@ -76,6 +81,8 @@ class SeveralOffsets:
         }
         if loop.entered.times:
             result["entered"] = loop.entered.to_json(inputs.domain)
+        if any(waiting.times for waiting in loop.waiting.values()):
+            result["waiting"] = {name: each.to_json(inputs.domain) for name, each in loop.waiting.items() if each.times}
         if inputs.form is not None:
             result["form"] = inputs.form
         if not inputs.has_others:
@@ -145,6 +152,10 @@ class SeveralOffsets:
         try:
             rounds = Rounds.from_json(Antichain.from_json(inputs.domain, value.get("frontier")), value.get("pending"))
             entered = Entered.from_json(inputs.domain, value.get("entered", []))
+            waits = value.get("waiting", {})
+            if not isinstance(waits, dict) or any(name not in inputs.rounds_come_by for name in waits):
+                raise ValueError("waiting must have times for channels of the loop")
+            waiting = {name: Waiting.from_json(inputs.domain, each) for name, each in waits.items()}
         except (ValueError, StrandlineError) as error:
             raise errors.offset_invalid_several(value, str(error)) from error
         if not all(rounds.frontier.less_equal(time) for time in inputs.outside({n: p.frontier for n, p in positions.items()})):
@@ -164,7 +175,7 @@ class SeveralOffsets:
                 consumed = QueryState.from_json(graph, inputs.query, stated).consumed
             except (ValueError, StrandlineError) as error:
                 raise errors.offset_invalid_several(value, str(error)) from error
-        loop = LoopPosition(rounds, rows, outside, writers, consumed, begun, entered)
+        loop = LoopPosition(rounds, rows, outside, writers, consumed, begun, entered, waiting)
         return Cut(positions, rounds.frontier, first, loop)
 
     def _same_loop(self, value: Mapping[str, object], graph: LoopGraph) -> Mapping[str, object] | None:
@@ -187,7 +198,7 @@ def _static(feedback: Any) -> Any:
     """Return the feedback without what changes from batch to batch."""
     if not isinstance(feedback, dict) or not all(isinstance(each, dict) for each in feedback.values()):
         return feedback
-    return {name: {k: v for k, v in each.items() if k not in ("frontier", "upcoming")} for name, each in feedback.items()}
+    return {name: {k: v for k, v in each.items() if k not in _MOVING} for name, each in feedback.items()}
 
 
 def checksum(value: Mapping[str, object]) -> str:

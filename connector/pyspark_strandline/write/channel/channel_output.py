@@ -186,7 +186,7 @@ class ChannelOutput:
         exact: bool = False,
         loop: Mapping[str, object] | None = None,
         tables: Sequence[TableRead] = (),
-        node: int | None = None,
+        values: Mapping[str, int] | None = None,
     ) -> Channel:
         """Add a batch's files and the producer's progress to the channel, in one Delta commit.
 
@@ -199,7 +199,7 @@ class ChannelOutput:
             exact: Whether every time of the rows is stated, also if there are many.
             loop: What the query states to the other queries of its loop.
             tables: The tables that the batch has read beside its streams.
-            node: The id of a looping link that gives its rows new times. What it has counted is part of its state.
+            values: What else the producer's state has, such as the id of a looping link. What that has counted is added.
 
         Returns:
             The channel, as it is after the commit.
@@ -229,8 +229,8 @@ class ChannelOutput:
             if batch.number > 0:  # another query may have gone on with the producer since the check
                 check_not_continued(channel, producer, _state_of(known), query)
             state = self._next_state(known, append, batch, loop, takes_over=takes_over)
-            if state is not None and node is not None:
-                state = state.counted({"node": node}, batch.written.counts)
+            if state is not None and values:
+                state = state.counted(values, batch.written.counts)
             return replace(append, states={producer: state.to_json()}) if state is not None else append
 
         if isinstance(channel.append_decided(decide, batch.transaction), Replay):  # the batch was committed by an earlier run

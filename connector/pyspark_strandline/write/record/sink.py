@@ -99,7 +99,7 @@ class RecordWriter(DataSourceStreamArrowWriter):
         record = record_of(query, self._options.checkpoint, self._options.storage)
         output.check(batch, record, "")
         promised = (max(start.instant + 1, time.time_ns() // 1000), int64.minimum, int64.minimum)
-        record.add("", batchId, output.commit(batch, Antichain(CLOCK, [promised]), node=start.node))
+        record.add("", batchId, output.commit(batch, Antichain(CLOCK, [promised]), values={"node": start.node}))
         record.save()
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
