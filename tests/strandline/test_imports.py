@@ -55,7 +55,8 @@ FLOORS = [
     ["pyspark_strandline.column_types"],
     ["pyspark_strandline.operators", "pyspark_strandline.resume"],
     ["pyspark_strandline.read", "pyspark_strandline.write"],
-    ["pyspark_strandline.loops", "pyspark_strandline.report", "pyspark_strandline.replay"],
+    ["pyspark_strandline.loops", "pyspark_strandline.report"],
+    ["pyspark_strandline.replay"],
     ["pyspark_strandline"],
     ["strandline.cli"],
 ]
