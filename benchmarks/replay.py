@@ -1,6 +1,9 @@
-"""Replays and comparisons: a replay beside the plain source, and a comparison beside Spark's ``exceptAll``.
+"""Recordings, replays and comparisons, beside the plain sink, the plain source, and Spark's ``exceptAll``.
 
-    python benchmarks/replay.py [--rows 10000000] [--files 32] [--rounds 5] [--part replay] [--part compare]
+    python benchmarks/replay.py [--rows 10000000] [--files 32] [--rounds 5] [--part record] [--part replay] [--part compare]
+
+The part ``record`` copies a channel's rows by ``record``, and by the plain sink into another channel, alternately. The recording
+may take 1.1 times as long. It has a column more: the rows' own times are data of it.
 
 The part ``replay`` reads a channel with ``replay`` = ``max`` and without, into a sink that does nothing, alternately. The replay
 is to reach 0.95 of the plain source's rows per second.
@@ -15,6 +18,7 @@ tenth of the files. It is flat if the former is at most 1.25 of the latter.
 from __future__ import annotations
 
 import argparse
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,8 +27,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import functions as F
 
 from _alternating import OURS, Measure, alternately, seconds, spark_session, summary
+from pyspark_strandline import record
 from pyspark_strandline.replay import compare as compare_by_spark
 from strandline.channel import Channel
 from strandline.replay import compare
@@ -57,6 +63,25 @@ def planted(source: Path, path: Path) -> Any:
             written, times = writer.finish()
         copy.append(written, statements={"load": [] if i + 1 == len(files) else [original.domain.minimum]}, times=times)
     return time
+
+
+def recordings(spark: Any, scratch: Path, rounds: int) -> list[Measure]:
+    """Measure a recording beside the plain sink."""
+
+    def run(name: str, turn: int) -> float:
+        rows = spark.readStream.format("strandline").load(str(scratch / "a"))
+        if name == "record":
+            columns = [F.col(each).alias("event" if each == "time" else each) for each in rows.columns]
+            writer = record(rows.select(*columns), scratch / f"{name}-out-{turn}", node="in")
+        else:
+            writer = rows.writeStream.format("strandline").option("path", str(scratch / f"{name}-out-{turn}"))
+        writer = writer.option("checkpointLocation", str(scratch / f"{name}-{turn}"))
+        took = seconds(lambda: writer.trigger(availableNow=True).start().awaitTermination())
+        shutil.rmtree(scratch / f"{name}-out-{turn}")
+        return took
+
+    found = alternately({OURS: lambda turn: run("record", turn), "the plain sink": lambda turn: run("plain", turn)}, rounds)
+    return [Measure.beside("recording", found, "s", at_most=1.1)]
 
 
 def replays(spark: Any, scratch: Path, rows: int, rounds: int) -> list[Measure]:
@@ -114,7 +139,7 @@ def peak(a: str, b: str) -> float:
     return float(done.stdout)
 
 
-PARTS = ("replay", "compare")
+PARTS = ("record", "replay", "compare")
 
 
 def main() -> None:
@@ -132,6 +157,8 @@ def main() -> None:
             build(scratch / name, arguments.rows, arguments.files)
         spark = spark_session(scratch)
         measures: list[Measure] = []
+        if "record" in parts:
+            measures += recordings(spark, scratch, arguments.rounds)
         if "replay" in parts:
             measures += replays(spark, scratch, arguments.rows, arguments.rounds)
         if "compare" in parts:

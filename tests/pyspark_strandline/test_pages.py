@@ -39,6 +39,10 @@ def test_the_page_on_replays_runs(spark: Any) -> None:
     run_blocks(blocks(ROOT / "docs" / "replay.md"), "replay")
 
 
+def test_the_page_on_recorded_loops_runs(spark: Any) -> None:
+    run_blocks(blocks(ROOT / "docs" / "recorded-loops.md"), "recorded loops")
+
+
 def test_the_page_on_tables_runs(spark: Any) -> None:
     try:
         run_blocks(blocks(ROOT / "docs" / "tables.md"), "tables")

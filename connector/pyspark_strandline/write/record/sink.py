@@ -26,6 +26,7 @@ from strandline.time.domain import int64
 
 __all__ = ["RecordWriter", "recording_schema"]
 
+_ROWS_AT_ONCE = 10_000
 _QUERY_ID = "sql.streaming.queryId"
 
 
@@ -76,10 +77,12 @@ class RecordWriter(DataSourceStreamArrowWriter):
             raise RuntimeError("the strandline sink writes only in Spark tasks")
         start, part, schema = self._start, context.partitionId(), self._output.schema
         stamp = Numbered(start, part, self._options.time)
-        unstamped = array_of([(0, 0, 0)], CLOCK)
+        unstamped = array_of([(0, 0, 0)] * _ROWS_AT_ONCE, CLOCK)
         with self._output.file_writer(part, stamp=stamp) as writer:
             for batch in iterator:
-                times = unstamped.take(pa.nulls(batch.num_rows, pa.int64()).fill_null(0))
+                if batch.num_rows > len(unstamped):
+                    unstamped = array_of([(0, 0, 0)] * batch.num_rows, CLOCK)
+                times = unstamped.slice(0, batch.num_rows)
                 by_name = dict(zip(batch.schema.names, batch.columns, strict=True)) | {self._options.time: times}
                 columns = [by_name[field.name].cast(field.type) for field in schema]
                 writer.write(pa.Table.from_arrays(columns, schema=schema))

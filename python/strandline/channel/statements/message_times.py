@@ -140,13 +140,23 @@ class TimeCounts:
             names = [*self._names, *self._added]
             added = pa.table([np.concatenate(columns) for columns in zip(*self._parts, strict=True)], names=names)
             every = added if self._merged is None else pa.concat_tables([self._merged, added])
-            counted = every.group_by(self._names).aggregate([(name, "sum") for name in self._added])
-            sums = [f"{name}_sum" for name in self._added]
+            if not self._is_increasing(every):
+                sums = [f"{name}_sum" for name in self._added]
+                every = every.group_by(self._names).aggregate([(name, "sum") for name in self._added])
+                every = every.select([*self._names, *sums]).rename_columns(names)
             # In one step: after an interrupt in between, the rows would count twice.
-            self._merged, self._parts = counted.select([*self._names, *sums]).rename_columns(names), []
+            self._merged, self._parts = every, []
         self._pending = 0 if self._merged is None else self._merged.num_rows
         if self._merged is not None and self._pending > most_exact and (spans := self._as_spans(self._merged)) is not None:
             self._spans, self._merged, self._pending = self._spans + spans, None, 0
+
+    def _is_increasing(self, every: pa.Table) -> bool:
+        """Return whether each time is after the one before, by its leaves, as those of a clock are. Then none is there twice."""
+        first, *others = (every.column(name).to_numpy() for name in reversed(self._names))
+        increasing = first[1:] > first[:-1]
+        for leaf in others:
+            increasing = (leaf[1:] > leaf[:-1]) | ((leaf[1:] == leaf[:-1]) & increasing)
+        return bool(increasing.all())
 
     def _as_spans(self, counted: pa.Table) -> list[Span] | None:
         """Cut sorted chains of times into spans. Return ``None`` if there are too many chains for a short result."""
