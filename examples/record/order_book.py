@@ -27,6 +27,7 @@ from pyspark.sql import SparkSession
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from flights.session import session
 from pyspark_strandline import Processor, process, read_loop
+from record.checks import exit_status
 from strandline.channel import Channel
 from strandline.replay import CLOCK, Timestamper, compare
 from strandline.time.arrow import time_field, times_of
@@ -239,14 +240,13 @@ def run(spark: SparkSession, folder: Path, *, count: int = 300, seed: int = 1) -
         print(f"the first of them is the order to {stop.side} {stop.quantity} {stop.symbol} with the stop at {stop.price}:")
         print(f"  it trades {trade.quantity} at {trade.price}, {after} microseconds after it was given")
     same = compare(folder / "small" / "trades", folder / "large" / "trades").equal
-    holds = {
-        "small and large batches give the same trades": same and found["small"] == found["large"],
-        "plain Python gives these trades": found["large"] == plain_trades(orders),
-        "some stop orders came round": triggered.num_rows > 0,
-    }
-    for what, is_so in holds.items():
-        print(f"{what}: {'yes' if is_so else 'NO'}")
-    return 0 if all(holds.values()) else 1
+    return exit_status(
+        {
+            "small and large batches give the same trades": same and found["small"] == found["large"],
+            "plain Python gives these trades": found["large"] == plain_trades(orders),
+            "some stop orders came round": triggered.num_rows > 0,
+        }
+    )
 
 
 def main() -> int:
