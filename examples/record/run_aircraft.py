@@ -12,6 +12,8 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -52,20 +54,30 @@ def record(path: Path, flights: pd.DataFrame) -> None:
         node.drop()
 
 
+@contextmanager
+def shuffled(spark: SparkSession, partitions: int) -> Iterator[None]:
+    """Let queries have so many partitions for a while."""
+    before = spark.conf.get(_PARTITIONS)
+    spark.conf.set(_PARTITIONS, str(partitions))
+    try:
+        yield
+    finally:
+        spark.conf.set(_PARTITIONS, before)
+
+
 def live(spark: SparkSession, folder: Path, channels: dict[str, str]) -> None:
     """Run the loop over what is recorded, into the channel ``departures``."""
     Channel.create(channels["ready"], READY, producers=["loop"])
     loop = read_loop(spark, channels, feedback=FEEDBACK, domain=CLOCK, events=EVENTS, maxFilesPerTrigger=4)
     made = body()(loop)
     writer = loop.write({"ready": made["ready"], "departures": (made["departures"], folder / "departures")})
-    writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start().awaitTermination()
+    with shuffled(spark, 1):
+        writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start().awaitTermination()
 
 
 def again(spark: SparkSession, channels: dict[str, str], into: Path, turnaround: int, files: int, partitions: int) -> LoopReplay:
     """Run the recorded loop again."""
-    before = spark.conf.get(_PARTITIONS)
-    spark.conf.set(_PARTITIONS, str(partitions))
-    try:
+    with shuffled(spark, partitions):
         return replay_loop(
             spark,
             channels,
@@ -77,8 +89,6 @@ def again(spark: SparkSession, channels: dict[str, str], into: Path, turnaround:
             on_divergence="report",
             maxFilesPerTrigger=files,
         )
-    finally:
-        spark.conf.set(_PARTITIONS, before)
 
 
 def departures(path: Path | str) -> list[Departure]:
@@ -109,11 +119,8 @@ def explain(a: Departure, b: Departure, turnaround: int) -> str:
     )
 
 
-def run(
-    spark: SparkSession, folder: Path, *, days: int = 1, ways: int = 10, turnaround: int = 60, limit: int | None = None
-) -> int:
-    """Run everything in ``folder``, with the first legs only if there is a limit. Return the exit status."""
-    flights = legs(days).head(limit or sys.maxsize)
+def run(spark: SparkSession, folder: Path, flights: pd.DataFrame, *, ways: int = 10, turnaround: int = 60) -> int:
+    """Run everything in ``folder``, with the legs of :func:`record.aircraft.legs`. Return the exit status."""
     channels = {"legs": str(folder / "legs"), "ready": str(folder / "ready")}
     record(folder / "legs", flights)
     live(spark, folder, channels)
@@ -183,7 +190,7 @@ def main() -> int:
             parser.error(f"{folder} is not empty")
         folder.mkdir(parents=True, exist_ok=True)
         spark = session("record")
-        return run(spark, folder, days=options.days, ways=options.ways, turnaround=options.turnaround)
+        return run(spark, folder, legs(options.days), ways=options.ways, turnaround=options.turnaround)
 
 
 if __name__ == "__main__":

@@ -14,9 +14,12 @@ pytestmark = [pytest.mark.spark, pytest.mark.drawn]
 def test_planes_come_back_as_plain_python_says_and_a_longer_turnaround_shows_where_it_says(
     spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    from record.aircraft import legs
     from record.run_aircraft import run
 
-    assert run(spark, tmp_path, ways=2, limit=350) == 0
+    day = legs(1)
+    evening = day["scheduled"].between(day["scheduled"].min() + 12 * 60, day["scheduled"].min() + 18 * 60)
+    assert run(spark, tmp_path, day[evening & (day["air"] < 90)], ways=2) == 0
     said = capsys.readouterr().out
     assert said.count("partitions: equal") == 2
     assert "first leg that leaves at another time: N" in said
