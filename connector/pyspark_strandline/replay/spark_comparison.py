@@ -94,6 +94,7 @@ def compare(
         differences,
         count,
         begin,
+        until is not None,
     )
 
 

@@ -23,7 +23,8 @@ from strandline.time.time_text import asked_time
 __all__ = ["ChangedRow", "Comparison", "TimeDifference", "assert_same", "compare"]
 
 _SHOWN_ROWS = 5
-_NOTHING = "Nothing was compared: neither has rows at these times."
+_NONE = "They are equal: neither has rows at these times."
+_NOTHING = "Nothing was compared: neither has rows at these times. Say up to which frontier both must have closed them (until)."
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ class Comparison:
         differences: What differs at the first of these times.
         times_parted: At how many times they differ.
         since: The times that this frontier has closed were left out; ``None`` if none were.
+        asked: Whether it was said up to which frontier to compare.
     """
 
     a: tuple[str, int]
@@ -79,6 +81,13 @@ class Comparison:
     differences: tuple[TimeDifference, ...]
     times_parted: int = 0
     since: Antichain | None = None
+    asked: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was compared: neither has rows at these times, and it was not asked that they be closed."""
+        whole = self.since is None and not any(list(frontier) for frontier in self.closed)
+        return not self.times and not self.asked and not whole
 
     @property
     def equal(self) -> bool:
@@ -126,7 +135,7 @@ class Comparison:
             f"compared: {self.times} times, all that are closed by {' and '.join(f.format() for f in self.closed)}{since}",
         ]
         if self.first is None:
-            return "\n".join([*lines, "They are equal." if self.times else _NOTHING])
+            return "\n".join([*lines, _NOTHING if self.is_empty else "They are equal." if self.times else _NONE])
         lines.append(f"They differ at {self.times_parted} of these times, first at {domain.format(self.first)}.")
         for each in self.differences:
             lines.append(f"{domain.format(each.time)}: {each.rows_a} rows in a, {each.rows_b} in b")
@@ -213,20 +222,20 @@ def compare(
         tuple(_difference(time, rows[0].get(time), rows[1].get(time), key) for time in shown),
         len(parted),
         begin,
+        until is not None,
     )
 
 
 def assert_same(a: Compared | str | os.PathLike[str], b: Compared | str | os.PathLike[str], **options: Any) -> None:
     """Assert that two channels have the same rows at all times that both have closed (:func:`compare`).
 
-    If they have no rows there, that is no assertion: give ``until``, which both must have closed.
-
     Raises:
-        AssertionError: They differ. Its text says where, and how.
+        AssertionError: They differ, or nothing was compared: neither has rows at times that both have closed. Its text says
+            where they differ, and how. Give ``until``, which both must have closed, where no rows are right.
         StrandlineError: As :func:`compare`.
     """
     found = compare(a, b, **options)
-    if not found.equal:
+    if not found.equal or found.is_empty:
         raise AssertionError(found.to_text())
 
 

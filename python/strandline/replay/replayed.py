@@ -48,6 +48,11 @@ class Replayed:
         """Whether no output differs from what it was compared with."""
         return all(each.equal for each in self.comparisons.values())
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was compared of some output."""
+        return any(each.is_empty for each in self.comparisons.values())
+
     def to_json(self) -> dict[str, Any]:
         """Return everything as JSON values."""
         return {

@@ -10,7 +10,7 @@ import pytest
 
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
-from strandline.replay import compare
+from strandline.replay import assert_same, compare
 from strandline.time.arrow import time_field
 from strandline.time.domain import int64
 
@@ -65,4 +65,8 @@ def test_nothing_that_is_compared_is_not_called_equal(tmp_path: Path) -> None:
     a, b = channel(tmp_path / "a", pa.array([1])), channel(tmp_path / "b", pa.array([2]))
     assert "Nothing was compared" in compare(a, b, since=99).to_text()
     late, later = (channel(tmp_path / name, pa.array([1]), at=7) for name in ("c", "d"))
-    assert "Nothing was compared" in compare(late, later, until=5).to_text()
+    assert compare(a, b, since=99).is_empty
+    with pytest.raises(AssertionError, match="Nothing was compared"):
+        assert_same(a, b, since=99)
+    assert_same(late, later, until=5)
+    assert "neither has rows at these times" in compare(late, later, until=5).to_text()

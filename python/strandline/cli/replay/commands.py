@@ -55,7 +55,10 @@ def compare(
     storage: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare the rows of two channels at all times that both have closed. The exit code is 1 if they differ."""
+    """Compare the rows of two channels at all times that both have closed.
+
+    The exit code is 1 if they differ, or if nothing was compared.
+    """
     check_file(html, "strandline compare")
     asked: dict[str, Any] = {"until": until or None, "since": since or None, "key": key or None, "columns": column or None}
     asked |= {"most": most, "storage_options": storage_of(storage)}
@@ -90,9 +93,9 @@ def replay(
     storage: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a pipeline over what its inputs have recorded, beside the originals, and compare. The exit code is 1 if they differ.
+    """Run a pipeline over what its inputs have recorded, beside the originals, and compare.
 
-    If it was stopped, the same command goes on.
+    The exit code is 1 if they differ, or if nothing was compared of an output. If it was stopped, the same command goes on.
     """
     check_file(html, "strandline replay")
     part: dict[str, Any] = {
@@ -140,7 +143,7 @@ def _end(found: Comparison | Replayed, html: Path | None, *, as_json: bool) -> N
     else:
         for text in found.to_text().splitlines():
             line(text)
-    if not found.equal:
+    if not found.equal or found.is_empty:
         raise typer.Exit(PARTED)
 
 
@@ -155,6 +158,8 @@ def _named(texts: list[str] | None, option: str) -> dict[str, str]:
         name, equals, path = text.partition("=")
         if not name or not equals or not path:
             raise typer.BadParameter(f"{text!r} is not of the form NAME=PATH", param_hint=option)
+        if name in found:
+            raise typer.BadParameter(f"{name!r} is given twice", param_hint=option)
         found[name] = path
     return found
 
