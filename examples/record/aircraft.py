@@ -22,7 +22,7 @@ from strandline.replay import CLOCK
 from strandline.time.arrow import time_field
 from strandline.time.domain import Time
 
-__all__ = ["EVENTS", "FEEDBACK", "LEGS", "READY", "TURNAROUND", "Departure", "body", "legs", "simulate"]
+__all__ = ["EVENTS", "FEEDBACK", "LEAST_TURNAROUND", "LEGS", "READY", "TURNAROUND", "Departure", "body", "legs", "simulate"]
 
 TURNAROUND = 40
 MINUTE = 60_000_000
@@ -37,6 +37,8 @@ READY = pa.schema([time_field("time", CLOCK), ("tailnum", pa.string()), ("due", 
 EVENTS = {"ready": "due"}
 FEEDBACK = {"ready": {"instant": "2 hours"}}
 """No plane is ready sooner than two hours after it left, so no event is rounded. A shorter time would only make more batches."""
+LEAST_TURNAROUND = 35
+"""With less, the plane of the shortest flight, of 25 minutes, would be ready sooner."""
 
 _LEG = "instant bigint, node bigint, n bigint, flight int, own int, air int"
 

@@ -28,7 +28,7 @@ from flights.session import session
 from pyspark_strandline import read_loop
 from pyspark_strandline.replay import LoopReplay, replay_loop
 from record import aircraft
-from record.aircraft import EVENTS, FEEDBACK, LEGS, MINUTE, READY, TURNAROUND, Departure, body, legs, simulate
+from record.aircraft import EVENTS, FEEDBACK, LEAST_TURNAROUND, LEGS, MINUTE, READY, TURNAROUND, Departure, body, legs, simulate
 from record.checks import exit_status
 from strandline.channel import Channel
 from strandline.replay import CLOCK, Timestamper, compare
@@ -103,17 +103,17 @@ def departures(path: Path | str) -> list[Departure]:
     return sorted(Departure(*each, ready=0) for each in found)
 
 
-def first_that_differs(one: list[Departure], other: list[Departure]) -> tuple[Departure, Departure]:
-    """Return the leg that differs first, as it is in either run."""
+def first_that_differs(one: list[Departure], other: list[Departure]) -> tuple[Departure, Departure] | None:
+    """Return the leg that differs first, as it is in either run; ``None`` if no plane leaves at another time."""
     legs_of = [{(each.tailnum, each.scheduled, each.flight): each for each in run} for run in (one, other)]
     pairs = [(each, legs_of[1][leg]) for leg, each in legs_of[0].items() if each.begins != legs_of[1][leg].begins]
-    return min(pairs, key=lambda pair: min(pair[0].begins, pair[1].begins))
+    return min(pairs, key=lambda pair: min(pair[0].begins, pair[1].begins), default=None)
 
 
 def explain(a: Departure, b: Departure, turnaround: int) -> str:
     """Say in a sentence what differs for a leg."""
     return (
-        f"first leg that leaves at another time: {a.tailnum} as flight {a.flight}, scheduled {clock(a.scheduled):%d %b %H:%M}\n"
+        f"first leg that leaves at another time: {a.tailnum}, flight {a.flight}, scheduled {clock(a.scheduled):%d %b %H:%M UTC}\n"
         f"  expected at {clock(a.begins):%H:%M}, got at {clock(b.begins):%H:%M}: with {turnaround} minutes on the ground the leg"
         f" waits {b.begins - b.scheduled} minutes for its plane, instead of {a.begins - a.scheduled}."
     )
@@ -145,7 +145,7 @@ def run(spark: SparkSession, folder: Path, flights: pd.DataFrame, *, ways: int =
         print(f"run again with {files} files a batch and {partitions} partitions: {'equal' if same else 'NOT EQUAL'}")
         equal = equal and same
 
-    found["each run is the recorded one"] = equal
+    found[f"all {ways} runs are the recorded one"] = equal
     changed = again(spark, channels, folder / "changed", turnaround, 1000, 1)
     found |= _changed(changed, lived, plain, other, turnaround)
     return exit_status(found)
@@ -158,17 +158,18 @@ def _changed(
     if changed.first is None:
         return {"another turnaround makes a difference": False}
     _, time = changed.first
+    apart, more = abs(turnaround - TURNAROUND), "longer" if turnaround > TURNAROUND else "less"
     seen: Any = changed.links["ready"].differences[0]
     print(f"with {turnaround} minutes instead of {TURNAROUND} the events differ first at {CLOCK.format(time)}")
-    print(f"  expected {_planes(seen.only_a)}, got {_planes(seen.only_b)}: no plane is ready so soon after its flight.")
-    ready = [{(each.ready, each.tailnum) for each in simulated} for simulated in (plain, other)]
+    print(f"  expected {_planes(seen.only_a)}, got {_planes(seen.only_b)}: it stands {apart} minutes {more} at either end.")
+    ready = [{(each.ready, each.tailnum) for each in each_run} for each_run in (plain, other)]
     first = min(ready[0] ^ ready[1])[0]
     pair = first_that_differs(lived, departures(changed.outputs["departures"]))
-    print(explain(*pair, turnaround))
+    simulated = first_that_differs([each._replace(ready=0) for each in plain], [each._replace(ready=0) for each in other])
+    print(explain(*pair, turnaround) if pair else "no leg leaves at another time")
     return {
         "the first event that differs is that of plain Python": time[0] == first * MINUTE,
-        "the first leg that differs is that of plain Python": pair
-        == tuple(each._replace(ready=0) for each in first_that_differs(plain, other)),
+        "the first leg that differs is that of plain Python": pair == simulated,
     }
 
 
@@ -184,6 +185,8 @@ def main() -> int:
     parser.add_argument("--turnaround", type=int, default=60, help=f"the other minutes on the ground, instead of {TURNAROUND}")
     parser.add_argument("--out", type=Path, help="the folder for all results; new or empty (default: none are kept)")
     options = parser.parse_args()
+    if options.turnaround < LEAST_TURNAROUND:
+        parser.error(f"with a turnaround of less than {LEAST_TURNAROUND} minutes, planes come back sooner than the loop allows")
     with tempfile.TemporaryDirectory() as scratch:
         folder = (options.out or Path(scratch)).resolve()
         if folder.exists() and any(folder.iterdir()):
