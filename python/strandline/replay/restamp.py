@@ -126,12 +126,13 @@ class LinkStamps:
         floor, last = self.floor(self.frontier), timestamp.maximum
         if len(originals) and (floor > last or originals.max() == last):
             raise errors.time_overflow_link(last)
-        least = np.maximum(originals + 1, floor)
+        least: _Instants = np.maximum(originals + 1, floor)
         if self.how.by == "clock":
             return np.maximum(least, self.now)
         if self.upcoming is None:
             return np.maximum(least, lagged)
-        return np.maximum(least, np.minimum(lagged, self.upcoming[0]))
+        next_instant: int = self.upcoming[0]
+        return np.maximum(least, np.minimum(lagged, next_instant))
 
 
 class Numbers:
