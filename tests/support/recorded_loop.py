@@ -1,8 +1,9 @@
-"""A recorded loop of a drawn shape, in a process of its own: ``python recorded_loop.py record|replay FOLDER SEED SETTINGS``.
+"""A loop of a drawn shape, in a process of its own: ``python recorded_loop.py record|replay|fixed FOLDER SEED SETTINGS``.
 
 ``record`` records the files in ``FOLDER/files`` with :func:`pyspark_strandline.record`, and what comes round in the loop over it,
 until it is killed; with ``"ends": true`` in its settings, to the end. ``replay`` replays that into ``FOLDER/<into>``, and goes
-on with a replay that was killed. The settings are JSON, see :class:`Settings`.
+on with a replay that was killed. ``fixed`` runs a loop without a recording over :func:`outside`, into ``FOLDER/<into>``.
+The settings are JSON, see :class:`Settings`.
 """
 
 from __future__ import annotations
@@ -80,6 +81,18 @@ class Shape:
         random.Random(7).shuffle(order)
         return order[seed % len(order)]
 
+    @classmethod
+    def fixed(cls, seed: int) -> Shape:
+        """Return a shape whose rows come round exactly their lag later: 9 of these that follow each other have each once."""
+        order = [cls("fixed", links, operator) for links in SHAPES for operator in OPERATORS]
+        random.Random(8).shuffle(order)
+        return order[seed % len(order)]
+
+    @property
+    def records(self) -> Any:
+        """The argument ``record`` of the loop."""
+        return False if self.way == "fixed" else self.way
+
     @property
     def lags(self) -> dict[str, int]:
         """The links, each with its lag in microseconds."""
@@ -105,7 +118,8 @@ def create(folder: Path, shape: Shape) -> None:
     schema = pa.schema([time_field("time", CLOCK), *_FIELDS])
     for name in shape.lags:
         event = name in shape.events
-        own = schema.append(pa.field("due", pa.timestamp("us", "UTC"))) if event else recorded(schema)
+        plain = recorded(schema) if shape.records else schema
+        own = schema.append(pa.field("due", pa.timestamp("us", "UTC"))) if event else plain
         Channel.create(folder / name, own, producers=["loop"], exist_ok=True)
 
 
@@ -120,6 +134,22 @@ def put(folder: Path, number: int, draw: random.Random) -> None:
     hidden = files / f".{number}"
     hidden.write_text("".join(json.dumps(row) + "\n" for row in rows))
     hidden.rename(files / f"{number:04d}.json")
+
+
+def outside(folder: Path, seed: int, count: int) -> None:
+    """Write what comes from outside by a clock that shows drawn instants, in commits that are drawn."""
+    draw, shown = random.Random(seed), [1_700_000_000_000 * MS]
+    with Timestamper(
+        Channel.create(folder / "in", pa.schema([time_field("time", CLOCK), *_FIELDS])), "in", clock=lambda: shown[-1]
+    ) as node:
+        Channel.open(folder / "in").seal()
+        for _ in range(count):
+            shown.append(shown[-1] + draw.choice([0, 1, 10 * MS, 40 * MS, 50 * MS, 100 * MS, 250 * MS]))
+            row = {"key": [draw.choice("abc")], "hops": [draw.randint(0, 3)], "value": [draw.randint(0, 100)]}
+            node.send(pa.table(row))
+            if draw.random() < 0.3:
+                node.commit()
+        node.drop()
 
 
 class Totals(Processor):
@@ -164,8 +194,8 @@ def body(shape: Shape, loop: Any) -> dict[str, Any]:
     return outputs
 
 
-def _channels(folder: Path, shape: Shape) -> dict[str, str]:
-    return {name: str(folder / name) for name in ("in", *shape.lags)}
+def _channels(folder: Path, shape: Shape, links: Path | None = None) -> dict[str, str]:
+    return {"in": str(folder / "in"), **{name: str((links or folder) / name) for name in shape.lags}}
 
 
 def record_outside(spark: Any, folder: Path, settings: Settings) -> Any:
@@ -176,19 +206,20 @@ def record_outside(spark: Any, folder: Path, settings: Settings) -> Any:
 
 
 def record_loop(spark: Any, folder: Path, shape: Shape, settings: Settings) -> Any:
-    """Return the writer of the loop over that recording."""
+    """Return the writer of the loop over that recording, or of one without a recording."""
+    at = folder if shape.records else folder / settings.into
     loop = read_loop(
         spark,
-        _channels(folder, shape),
+        _channels(folder, shape, at),
         feedback=shape.feedback,
         domain=CLOCK,
-        record=shape.way,  # type: ignore[arg-type]
+        record=shape.records,
         events=shape.events or None,
         **settings.options,
     )
     made = body(shape, loop)
-    writer = loop.write({**made, "out": (made["out"], folder / "out")})
-    return writer.option("checkpointLocation", str(folder / "checkpoint"))
+    writer = loop.write({**made, "out": (made["out"], at / "out")})
+    return writer.option("checkpointLocation", str(at / "checkpoint"))
 
 
 def record_all(spark: Any, folder: Path, shape: Shape, settings: Settings) -> None:
@@ -213,7 +244,7 @@ def replay_all(spark: Any, folder: Path, shape: Shape, settings: Settings) -> Lo
         lambda loop: body(shape, loop),
         folder / settings.into,
         feedback=shape.feedback,
-        record=shape.way,  # type: ignore[arg-type]
+        record=shape.records,
         events=shape.events or None,
         **settings.options,
     )
@@ -243,7 +274,7 @@ def check_recording(folder: Path, shape: Shape) -> int:
         assert not Channel.open(folder / name).frontier
         sent = [(at, key, value, comes) for at, key, hops, value in made if (comes := shape.comes(name, hops, value))]
         if name in shape.events:
-            first = lambda at, value: (max(at[0] + value * 2 * MS, at[0] + lag), -(1 << 62) + 1, 0)  # noqa: B023, E731
+            first = lambda at, value: (max(at[0] + value * 2 * MS, at[0] + lag), -(1 << 62), 0)  # noqa: B023, E731
             expected = Counter((first(at, value), key, *comes) for at, key, value, comes in sent)
             assert expected == Counter(_values(inside[name])), name
             continue
@@ -261,8 +292,9 @@ def _values(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     return [(row["time"], *(row[name] for name in COLUMNS)) for row in rows]
 
 
-def _made(shape: Shape, rows: list[dict[str, Any]]) -> list[tuple[Time, str, int, int]]:
-    """The operator in plain Python."""
+def _made(shape: Shape, rows: list[dict[str, Any]], totals: dict[str, int] | None = None) -> list[tuple[Time, str, int, int]]:
+    """The operator in plain Python. ``totals``: what the processor has kept from earlier times."""
+    totals = defaultdict(int) if totals is None else totals
     if shape.operator == "hold":
         return [(row["time"], row["key"], row["hops"], row["value"]) for row in rows]
     if shape.operator == "sum":
@@ -270,11 +302,32 @@ def _made(shape: Shape, rows: list[dict[str, Any]]) -> list[tuple[Time, str, int
         for row in rows:
             sums[(row["time"], row["key"], row["hops"])] += row["value"]
         return [(*group, value) for group, value in sums.items()]
-    found, totals = [], defaultdict(int)
+    found = []
     for row in sorted(rows, key=lambda row: (row["time"], row["key"], row["hops"], row["value"])):
         totals[row["key"]] = (totals[row["key"]] * 7 + row["value"]) % 101
         found.append((row["time"], row["key"], row["hops"], totals[row["key"]]))
     return found
+
+
+def fixed_result(folder: Path, shape: Shape) -> list[tuple[Any, ...]]:
+    """Return what a loop without a recording makes, in plain Python, one time after the other."""
+    waiting: dict[Time, list[dict[str, Any]]] = defaultdict(list)
+    for row in rows_of(folder / "in"):
+        waiting[row["time"]].append(row)
+    found: list[tuple[Any, ...]] = []
+    totals: dict[str, int] = defaultdict(int)
+    while waiting:
+        at = min(waiting)
+        rows = waiting.pop(at)
+        for made in _made(shape, rows, totals):
+            found.append(made)
+            _, key, hops, value = made
+            for name, lag in shape.lags.items():
+                if comes := shape.comes(name, hops, value):
+                    due = (max(at[0] + value * 2 * MS, at[0] + lag), -(1 << 62), 0)
+                    later = due if name in shape.events else (at[0] + lag, -(1 << 63), -(1 << 63))
+                    waiting[later].append({"time": later, "key": key, "hops": comes[0], "value": comes[1]})
+    return sorted(found)
 
 
 def check_stamps_of_outside(folder: Path) -> int:
@@ -313,9 +366,11 @@ def session(settings: Settings) -> Any:
 
 def main(what: str, folder: Path, seed: int, settings: Settings) -> None:
     """Run one part."""
-    spark, shape = session(settings), Shape.of(seed)
+    spark, shape = session(settings), Shape.fixed(seed) if what == "fixed" else Shape.of(seed)
     if what == "record":
         record_all(spark, folder, shape, settings)
+    elif what == "fixed":
+        record_loop(spark, folder, shape, settings).trigger(availableNow=True).start().awaitTermination()
     else:
         found = replay_all(spark, folder, shape, settings)
         assert found.equal, found.to_text()

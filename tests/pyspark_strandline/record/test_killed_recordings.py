@@ -124,3 +124,31 @@ def test_a_killed_recording_is_replayed_by_killed_replays(spark: Any, tmp_path: 
 @pytest.mark.parametrize("seed", range(18))  # each shape once
 def test_ten_replays_of_recordings_of_each_shape(spark: Any, tmp_path: Path, seed: int) -> None:
     check_seed(spark, tmp_path, seed, files=24, kills=4, replays=10)
+
+
+def check_fixed(spark: Any, folder: Path, seed: int, count: int, runs: int, most_kills: int) -> None:
+    """Without a recording there is one result: that of plain Python, at any settings, in processes that are killed."""
+    draw, shape = random.Random(-seed), Shape.fixed(seed)
+    recorded_loop.outside(folder, seed, count)
+    expected, killed = recorded_loop.fixed_result(folder, shape), 0
+    for number in range(runs):
+        how = Settings.draw(draw, f"run-{number}")
+        into = folder / how.into
+        create(into, shape)
+        for _ in range(draw.randint(1, most_kills)):
+            if not run("fixed", folder, seed, how, after(draw, 8, *(into / name for name in ("out", *shape.lags)))):
+                break
+            killed += 1
+        with settings(spark, {"spark.sql.shuffle.partitions": str(how.partitions)}):
+            writer = recorded_loop.record_loop(spark, folder, shape, how)
+            writer.trigger(availableNow=True).start().awaitTermination()
+        found = sorted((row["time"], row["key"], row["hops"], row["value"]) for row in recorded_loop.rows_of(into / "out"))
+        assert found == expected, f"seed {seed}, {shape}, {how}"
+        print(f"seed {seed}, {shape}: {len(found)} rows at {how}, {killed} kills so far", flush=True)
+    assert killed > 0
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(9))  # each shape once; a third of them with events
+def test_ten_killed_runs_without_a_recording_have_one_result(spark: Any, tmp_path: Path, seed: int) -> None:
+    check_fixed(spark, tmp_path, seed, count=40, runs=10, most_kills=1)
