@@ -108,6 +108,9 @@ def test_what_asks_for_no_instant_is_refused_by_name(spark: Any, tmp_path: Path)
             read_loop(spark, channels, feedback=FEEDBACK, domain=CLOCK, events=events)
     with pytest.raises(StrandlineError, match="STRANDLINE_OPTION_INVALID"):
         read_loop(spark, channels, feedback=FEEDBACK, domain=CLOCK, record="sometimes")  # type: ignore[arg-type]
+    for leaf in ("node", "n"):  # an event there could be due before the row that asks for it
+        with pytest.raises(StrandlineError, match="STRANDLINE_OPTION_INVALID.*instant"):
+            read_loop(spark, channels, feedback={"timers": {leaf: 1}}, domain=CLOCK, events={"timers": "due"})
 
 
 @pytest.mark.drawn
