@@ -28,8 +28,10 @@ def not_replayed(plan: Plan) -> str | None:
         name = type(operator).__name__
         if operator.chooses:
             return f"{name}: Spark chooses among rows"
-        if operator.last or operator.modes != ("append",):
+        if operator.modes != ("append",):
             return f"{name}: what it gives depends on the batches"
+        if operator.last:
+            return f"{name}: no channel can have its rows"
     if not plan.closes:
         return "a source that is no channel"
     return None
