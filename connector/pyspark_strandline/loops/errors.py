@@ -246,3 +246,11 @@ def option_invalid_events(unknown: Iterable[str], feedback: Iterable[str]) -> St
         f"The option {what} feedback channels of one query. These are {', '.join(feedback)}.",
         "Give feedback, without queries, and name channels of it.",
     )
+
+
+def option_invalid_lag(name: str) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_OPTION_INVALID",
+        f"The feedback {name} does not advance the instant, and what comes round there gets the times of a clock.",
+        'Give an advance such as {"instant": "1 second"}.',
+    )

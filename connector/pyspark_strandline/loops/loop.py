@@ -274,6 +274,9 @@ def read_loop(
         each_query = {name: {"reads": list(each.reads), "writes": units[name]} for name, each in queries.items()}
         options |= {"queries": json.dumps(each_query), "query": query}
     restamps = _restamps(own, record, events or {}, one_query=queries is None)
+    clocks = [name for name in restamps if opened[name].domain == CLOCK]
+    if timeless := [name for name in clocks if not units[query or ""][name].get("instant")]:
+        raise errors.option_invalid_lag(timeless[0])
     if restamps:
         options["restamp"] = json.dumps(restamps)
     options |= {f"storage.{name}": value for name, value in plain.items()}

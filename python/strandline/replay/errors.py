@@ -98,6 +98,22 @@ def stamp_tasks(task: int, most: int) -> StrandlineError:
     )
 
 
+def stamp_numbers(first: int, count: int) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_STAMP_NUMBERS",
+        f"{count} rows are to be numbered from {first} on, and the numbers of a node end.",
+        "Let another node go on: record as a new one, or begin the loop again in new channels.",
+    )
+
+
+def time_overflow_link(last: int) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_TIME_OVERFLOW",
+        f"A row comes round after the instant {last}, which is the last one.",
+        "Look for a row from outside with a time that is far ahead.",
+    )
+
+
 def event_time(column: str, why: str) -> StrandlineError:
     return StrandlineError(
         "STRANDLINE_EVENT_TIME",

@@ -119,13 +119,20 @@ class LinkStamps:
         Args:
             originals: The instants of their times ``T``, in microseconds.
             lagged: Those of ``T + L``.
+
+        Raises:
+            StrandlineError: ``STRANDLINE_TIME_OVERFLOW``: there is no such instant.
         """
-        least = np.maximum(originals + 1, self.floor(self.frontier))
+        floor, last = self.floor(self.frontier), timestamp.maximum
+        if len(originals) and (floor > last or originals.max() == last):
+            raise errors.time_overflow_link(last)
+        least: _Instants = np.maximum(originals + 1, floor)
         if self.how.by == "clock":
             return np.maximum(least, self.now)
         if self.upcoming is None:
             return np.maximum(least, lagged)
-        return np.maximum(least, np.minimum(lagged, self.floor(self.upcoming)))
+        next_instant: int = self.upcoming[0]
+        return np.maximum(least, np.minimum(lagged, next_instant))
 
 
 class Numbers:
@@ -146,7 +153,9 @@ class Numbers:
         self._given = 0
 
     def take(self, count: int) -> npt.NDArray[np.int64]:
-        """Return the next numbers."""
+        """Return the next numbers. Raises ``STRANDLINE_STAMP_NUMBERS`` if there are none left."""
+        if count and self._first + _STRIDE * (self._given + count - 1) >= int64.maximum:
+            raise errors.stamp_numbers(self._first, count)
         found: npt.NDArray[np.int64] = self._first + _STRIDE * np.arange(self._given, self._given + count, dtype=np.int64)
         self._given += count
         if count:

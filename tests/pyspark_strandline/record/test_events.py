@@ -13,7 +13,7 @@ from pyspark_strandline import read_loop
 from pyspark_strandline.replay import replay_loop
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
-from strandline.replay import CLOCK, Timestamper
+from strandline.replay import CLOCK, Timestamper, recorded
 from strandline.time.arrow import time_field, times_of
 
 pytestmark = pytest.mark.spark
@@ -108,3 +108,29 @@ def test_what_asks_for_no_instant_is_refused_by_name(spark: Any, tmp_path: Path)
             read_loop(spark, channels, feedback=FEEDBACK, domain=CLOCK, events=events)
     with pytest.raises(StrandlineError, match="STRANDLINE_OPTION_INVALID"):
         read_loop(spark, channels, feedback=FEEDBACK, domain=CLOCK, record="sometimes")  # type: ignore[arg-type]
+    for leaf in ("node", "n"):  # an event there could be due before the row that asks for it
+        with pytest.raises(StrandlineError, match="STRANDLINE_OPTION_INVALID.*instant"):
+            read_loop(spark, channels, feedback={"timers": {leaf: 1}}, domain=CLOCK, events={"timers": "due"})
+
+
+@pytest.mark.drawn
+def test_an_event_beside_a_recorded_link_has_the_same_times_in_a_replay(spark: Any, tmp_path: Path) -> None:
+    """The replay reads the recorded link, and only the event comes round again."""
+    record(tmp_path / "in", [(1000, "soon", 30), (1100, "a", -1)])
+    Channel.create(tmp_path / "back", recorded(SCHEMA), producers=["loop"])
+    Channel.create(tmp_path / "timers", EVENTS, producers=["loop"])
+    channels = {name: str(tmp_path / name) for name in ("in", "back", "timers")}
+    feedback = {**FEEDBACK, "back": {"instant": "10 milliseconds"}}
+
+    def both(loop: Any) -> dict[str, Any]:
+        return {**body(loop), "back": loop["in"]}
+
+    loop = read_loop(spark, channels, feedback=feedback, domain=CLOCK, record="earliest", events={"timers": "due"})
+    made = both(loop)
+    writer = loop.write({**made, "out": (made["out"], tmp_path / "out")}).option(
+        "checkpointLocation", str(tmp_path / "checkpoint")
+    )
+    writer.trigger(availableNow=True).start().awaitTermination()
+    again = replay_loop(spark, channels, both, tmp_path / "again", feedback=feedback, record="earliest", events={"timers": "due"})
+    assert again.links["timers"].rows_b == 1
+    assert came_out(Path(again.outputs["out"])) == came_out(tmp_path / "out")

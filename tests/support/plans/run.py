@@ -46,7 +46,7 @@ def check_plan(plan: Plan, spark: Any, folder: Path) -> Outcome:
         queries.append(Query(plan, folder / "second", "foreachBatch"))
     refused = None
     for phase in range(plan.phases):
-        session = _session(spark, plan.environments[phase], folder)
+        session = session_of(spark, plan.environments[phase], folder)
         ids = [write(history, phase, path).table_id for history, path in zip(plan.histories, paths, strict=True)]
         beside = plan.environments[phase][QUERIES]
         plain = PlainQuery(session, folder / str(phase)) if beside == AND_A_PLAIN_ONE else None
@@ -90,7 +90,8 @@ def check_and_shrink(plan: Plan, spark: Any, folder: Path, tries: int) -> Outcom
         raise AssertionError(f"{error}\n{shrink(plan, fails, tries)}") from error
 
 
-def _session(spark: Any, environment: Environment, folder: Path) -> Any:
+def session_of(spark: Any, environment: Environment, folder: Path) -> Any:
+    """A session with an environment's settings, in which the plan may put files of its own into a folder."""
     session = spark.newSession()
     # Spark finds a Python sink by the thread's active session, and a new thread has none.
     session._jvm.SparkSession.setActiveSession(session._jsparkSession)

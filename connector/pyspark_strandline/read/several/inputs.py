@@ -71,8 +71,7 @@ class Inputs:
         self.graph = LoopGraph(self.domain, domains, queries) if queries else None
         reads = self.all if self.graph is None else self.graph.queries[self.query].reads
         self.channels = {name: self.all[name] for name in reads}
-        places = {name: place for place, name in enumerate(sorted(options.feedback))}
-        self.restamps = {name: Restamp.of(by, places[name], at) for name, (by, at) in options.restamp.items()}
+        self.restamps = _restamps(options.restamp)
         """How links give their rows new times, by feedback channel. How often these come round cannot be counted."""
         self._check_clocks()
         uncounted = [name for name in self.rounds_come_by if not self.counting(name)]
@@ -206,3 +205,12 @@ class Inputs:
         if len(domains) > 1:
             raise errors.time_domain_mismatch({name: domain for domain, name in domains.items()})
         return next(iter(self.all.values())).domain
+
+
+def _restamps(given: Mapping[str, tuple[str, str]]) -> dict[str, Restamp]:
+    """Return how links give their rows new times. Events have places of their own: a replay has them without recorded links."""
+    result: dict[str, Restamp] = {}
+    for events in (False, True):
+        alike = sorted(name for name, (by, _) in given.items() if (by == "event") == events)
+        result |= {name: Restamp.of(given[name][0], place, given[name][1]) for place, name in enumerate(alike)}
+    return result
