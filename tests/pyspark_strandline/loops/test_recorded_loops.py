@@ -63,9 +63,13 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.drawn
-@pytest.mark.parametrize("following", [1040, 1200])
-def test_case_2_comes_round_before_the_next_record(spark: Any, tmp_path: Path, following: int) -> None:
-    """The seed's numbers: L = 100 ms, T = 1000. The next record at 1040 gives 1040, just before it; at 1200 it gives 1100."""
+@pytest.mark.parametrize(("lag", "following"), [(100, 1040), (100, 1200), (1000, 1200)])
+def test_case_2_comes_round_before_the_next_record(spark: Any, tmp_path: Path, lag: int, following: int) -> None:
+    """The seed's numbers: L = 100 ms, T = 1000. The next record at 1040 gives 1040, just before it; at 1200 it gives 1100.
+
+    With L = 1 s, the next record at 1200 gives 1200.
+    """
+    way = {"way": "earliest", "lag": f"{lag} milliseconds"}
     records: Records = [(1000 * MS, (1, 7)), (following * MS, (0, 8))]
     shown = [0]
     channel = Channel.create(tmp_path / "in", SCHEMA)
@@ -74,15 +78,15 @@ def test_case_2_comes_round_before_the_next_record(spark: Any, tmp_path: Path, f
         for instant, (hops, value) in records:
             shown.append(instant)
             node.commit()  # says that nothing comes before this instant
-            query = start(spark, tmp_path, "earliest").trigger(availableNow=True).start()
-            query.awaitTermination()
+            start(spark, tmp_path, **way).trigger(availableNow=True).start().awaitTermination()
             node.send(pa.table({"hops": [hops], "value": [value]}))
             node.commit()
         shown.append(following * MS + 1)
         node.drop()
-    start(spark, tmp_path, "earliest").trigger(availableNow=True).start().awaitTermination()
+    start(spark, tmp_path, **way).trigger(availableNow=True).start().awaitTermination()
     (back,) = rows_of(tmp_path / "back")
-    assert back["time"][0] == min(1100, following) * MS
+    assert back["time"][0] == min(1000 + lag, following) * MS
+    assert back["time"] < (following * MS, 0, 1)  # at one instant, what comes round goes first
     assert back["time"][1] == LINK
     assert back[ORIGINAL] == (1000 * MS, 0, 0)
     out = rows_of(tmp_path / "out")
