@@ -55,7 +55,7 @@ class ReplayFolder:
                 known = None
             if not isinstance(known, dict):
                 raise errors.replay_folder_taken(self.path, f"has a {_MARK} that is damaged")
-            for field in [*wanted, *(set(known) - set(wanted))]:
+            for field in wanted:
                 if known.get(field) != wanted.get(field):
                     raise errors.replay_folder_other(self.path, field, known.get(field), wanted.get(field))
             return
@@ -68,6 +68,20 @@ class ReplayFolder:
             new.replace(mark)
         except OSError as error:
             raise errors.replay_folder_taken(self.path, f"cannot be made: {error.strerror}") from None
+
+    def agree(self, field: str, value: Any) -> None:
+        """State more of what this is a replay of, after :meth:`begin`.
+
+        Raises:
+            StrandlineError: ``STRANDLINE_REPLAY_FOLDER`` if something else was stated.
+        """
+        mark = self.path / _MARK
+        known = json.loads(mark.read_text(encoding="utf-8"))
+        if known.setdefault(field, value) != value:
+            raise errors.replay_folder_other(self.path, field, known[field], value)
+        new = mark.with_name(f"{_MARK}.new")
+        new.write_text(json.dumps(known, indent=2) + "\n", encoding="utf-8")
+        new.replace(mark)
 
     def channel(self, side: str, output: str) -> str:
         """Return the path of an output's channel."""

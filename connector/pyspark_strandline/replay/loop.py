@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -17,6 +18,8 @@ from pyspark_strandline.operators.summary_steps import By
 from pyspark_strandline.read.several.streams import Streams, read_channels
 from pyspark_strandline.replay import errors
 from pyspark_strandline.replay.folder import ReplayFolder
+from pyspark_strandline.replay.plan import varying_parts
+from pyspark_strandline.replay.program import program_digest
 from pyspark_strandline.schema import quoted, schema_above, time_field_of
 from pyspark_strandline.write.outputs import write_outputs
 from strandline.channel import Channel
@@ -35,6 +38,7 @@ __all__ = ["LoopReplay", "OnDivergence", "RecordedStreams", "replay_loop"]
 
 OnDivergence: TypeAlias = Literal["abort", "report", "restamp"]
 _LOOK_S = 1
+_PRODUCER = "loop"
 
 
 class RecordedStreams:
@@ -65,12 +69,14 @@ class LoopReplay:
         links: For each feedback channel, how the recording (``a``) and what came round in the replay (``b``) compare. Recorded
             links are compared at the times that the rows had before they came round.
         outputs: The paths of the replay's other channels, by name.
+        hints: What in the program may make two runs differ, such as ``rand()``, as sentences.
         restamped: With ``restamp``, the time from which what came round has new times; ``None`` if nothing differed.
     """
 
     links: Mapping[str, Comparison]
     outputs: Mapping[str, str]
     restamped: Time | None = None
+    hints: tuple[str, ...] = ()
 
     @property
     def equal(self) -> bool:
@@ -84,8 +90,10 @@ class LoopReplay:
 
     def to_text(self) -> str:
         """Return a few lines for people."""
-        text = "\n".join(f"link {name}\n{each.to_text()}" for name, each in self.links.items())
-        return text if self.restamped is None else f"{text}\nFrom {CLOCK.format(self.restamped)} on, times are new."
+        lines = [f"link {name}\n{each.to_text()}" for name, each in self.links.items()]
+        if self.restamped is not None:
+            lines.append(f"From {CLOCK.format(self.restamped)} on, times are new.")
+        return "\n".join([*lines, *self.hints])
 
 
 def replay_loop(
@@ -151,14 +159,18 @@ def replay_loop(
     for name in links if verified else ():
         if (violation := verify(paths[name], plain).violation) is not None:
             raise errors.recording_damaged(name, paths[name], str(violation))
-    folder.begin({"channels": paths, "feedback": list(feedback), "record": links, "onDivergence": on_divergence})
+    lags = {name: str(by) for name, by in feedback.items()}
+    folder.begin(
+        {"channels": paths, "feedback": lags, "record": links, "events": dict(events or {}), "onDivergence": on_divergence}
+    )
     run = _Run(spark, paths, body, folder, feedback, links, dict(events or {}), plain, options)
     found = run.whole(sides, stops=on_divergence == "abort", most=most)
     if found.first is not None and on_divergence == "abort":
         name, time = found.first
-        raise errors.replay_diverged(name, CLOCK.format(time), paths[name], found.links[name].to_text())
+        text = "\n".join([found.links[name].to_text(), *found.hints])
+        raise errors.replay_diverged(name, CLOCK.format(time), paths[name], text)
     if found.first is not None and on_divergence == "restamp" and links:
-        return LoopReplay(found.links, run.restamped(found.first[1]), found.first[1])
+        return LoopReplay(found.links, run.restamped(found.first[1]), found.first[1], found.hints)
     return found
 
 
@@ -183,6 +195,9 @@ class _Run:
         made = self._made(RecordedStreams(streams, {name: _recorded(name) for name in self.recorded}, None), at)
         for name in self.recorded:
             made[name] = (_at_originals(made[name][0]), str(at / name))
+        frames = [frame for frame, _ in made.values()]
+        self.folder.agree("program", program_digest(self.body, frames))
+        hints = tuple(_hints(frames))
         found: dict[str, Comparison] = {}
         since: dict[str, Antichain] = {}
         with closing(self._run(self._writer(streams, made, again), at)) as looks:
@@ -190,13 +205,16 @@ class _Run:
                 if running and not stops:
                     continue
                 for name, side in sides.items():
-                    if Channel.exists(at / name, self.storage):
-                        begin = since.get(name) if running else None
-                        found[name] = compare(side, Channel.open(at / name, self.storage), since=begin, most=most)
+                    if not running:  # it has closed all that was recorded when it began
+                        mine = Channel.open(at / name, self.storage)
+                        found[name] = compare(side, mine, until=list(side.frontier), most=most)
+                    elif Channel.exists(at / name, self.storage):
+                        mine = Channel.open(at / name, self.storage)
+                        found[name] = compare(side, mine, since=since.get(name), most=most)
                         since[name] = Antichain(CLOCK, [time for frontier in found[name].closed for time in frontier])
                 if any(not each.equal for each in found.values()):
                     break
-        return LoopReplay(found, self._others(made))
+        return LoopReplay(found, self._others(made), hints=hints)
 
     def restamped(self, since: Time) -> dict[str, str]:
         """Replay what is recorded before a time, and go on from there with new times. Return the outputs."""
@@ -214,8 +232,12 @@ class _Run:
     def _channels(self, at: Path, again: Mapping[str, Any]) -> dict[str, str]:
         """Return the channels to read: those from outside, the recorded links, and own ones for what comes round again."""
         for name in again:
-            schema = Channel.open(self.paths[name], self.storage).schema
-            Channel.create(at / name, schema, producers=["loop"], storage_options=self.storage, exist_ok=True)
+            original = Channel.open(self.paths[name], self.storage)
+            made = Channel.create(at / name, original.schema, storage_options=self.storage, exist_ok=True)
+            # It goes on with the numbers of the recorded link, whose rows it may be read beside.
+            if _PRODUCER not in made.progress.producers:
+                made.register([_PRODUCER], exist_ok=True, state=partial(_counted, original))
+            made.seal()
         outside = {name: path for name, path in self.paths.items() if name not in self.feedback}
         recorded = {_recorded(name): self.paths[name] for name in self.recorded}
         if clash := [name for name in recorded if name in outside]:
@@ -271,6 +293,18 @@ class _Run:
 def _recorded(name: str) -> str:
     """Return under which name a recorded link is read. What comes round instead has the link's own."""
     return f"{name}_recorded"
+
+
+def _hints(frames: list[DataFrame]) -> list[str]:
+    """Return what the plans show of parts that may make two runs differ."""
+    shown = [name for frame in frames if hasattr(frame, "_jdf") for name in varying_parts(frame)]
+    return [f"The program has {name}, which may give something else each time." for name in dict.fromkeys(shown)]
+
+
+def _counted(original: Channel, _: object) -> dict[str, Any] | None:
+    """Return the state with which a link of the replay begins: how many numbers the recorded one has given."""
+    states = [each.state for each in original.progress.producers.values() if isinstance(each.state, dict)]
+    return {key: state[key] for state in states for key in ("node", "n") if key in state} or None
 
 
 def _at_originals(rows: DataFrame) -> DataFrame:

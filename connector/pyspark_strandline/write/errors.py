@@ -331,3 +331,11 @@ def column_reserved_recorded(time: str) -> StrandlineError:
         f"The rows have a column {time!r}, in which a recording keeps its own times.",
         "Give another name as time=, or rename the column.",
     )
+
+
+def option_invalid_order(nodes: Sequence[str], joined: Sequence[str]) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_OPTION_INVALID",
+        f"The nodes are to be in the order {', '.join(nodes)}, and have joined the channel as {', '.join(joined)}.",
+        "Name them in the order in which they have joined. It never changes.",
+    )

@@ -58,7 +58,7 @@ def record_outside(path: Path, seed: int, count: int) -> None:
         node.drop()
 
 
-def record_loop(spark: Any, folder: Path, way: Any, seed: int = 7, count: int = 20) -> dict[str, str]:
+def record_loop(spark: Any, folder: Path, way: Any, seed: int = 7, count: int = 10) -> dict[str, str]:
     """Record a loop in ``folder``, and return the paths of its channels."""
     record_outside(folder / "in", seed, count)
     Channel.create(folder / "back", recorded(SCHEMA), producers=["loop"])
@@ -85,7 +85,7 @@ def test_a_replay_is_the_recorded_run(spark: Any, tmp_path: Path, way: Any) -> N
             into = tmp_path / f"again{files}"
             found = replay_loop(spark, channels, body(), into, feedback=FEEDBACK, record=way, maxFilesPerTrigger=files)
         assert found.equal
-        assert found.links["back"].rows_a == found.links["back"].rows_b > 10
+        assert found.links["back"].rows_a == found.links["back"].rows_b > 5
         assert_same(tmp_path / "out", found.outputs["out"], until=[])
     assert kept(*channels.values()) == before
 
@@ -137,3 +137,48 @@ def test_what_cannot_be_replayed_is_refused_by_name(spark: Any, tmp_path: Path) 
         with pytest.raises(StrandlineError) as error:
             replay_loop(spark, {**channels, **changed}, given.pop("body"), given.pop("into"), feedback=FEEDBACK, **given)
         assert error.value.condition == condition
+
+
+@pytest.mark.drawn
+def test_a_folder_is_of_one_program(spark: Any, tmp_path: Path) -> None:
+    channels = record_loop(spark, tmp_path, "earliest", count=6)
+
+    def again(made: Body, **options: Any) -> bool:
+        return bool(replay_loop(spark, channels, made, tmp_path / "again", feedback=FEEDBACK, record="earliest", **options).equal)
+
+    assert again(body())
+    assert again(body(), maxFilesPerTrigger=1)  # the same one, which has come to its end
+    with pytest.raises(StrandlineError, match=r"STRANDLINE_REPLAY_FOLDER.*another program"):
+        again(body(5))
+
+
+@pytest.mark.drawn
+def test_no_time_of_a_recording_is_given_again(spark: Any, tmp_path: Path) -> None:
+    """Rows from outside at one instant come round at one instant: those that were recorded keep their numbers."""
+    channel = Channel.create(tmp_path / "in", SCHEMA)
+    with Timestamper(channel, "in", clock=lambda: 1000 * MS) as node:
+        channel.seal()
+        node.send(pa.table({"hops": [1, 1], "value": [10, 25]}))
+        node.drop()
+    Channel.create(tmp_path / "back", recorded(SCHEMA), producers=["loop"])
+    channels = {name: str(tmp_path / name) for name in ("in", "back")}
+
+    def made(second: int) -> Body:
+        def body(loop: Any) -> dict[str, Any]:
+            value = F.when(F.col("value") == 25, second).otherwise(F.col("value")).alias("value")
+            return {
+                "back": loop["in"].select("time", "hops", value),
+                "out": loop["back"].groupBy("time").agg(F.sum("value").alias("value")),
+            }
+
+        return body
+
+    loop = read_loop(spark, channels, feedback=FEEDBACK, domain=CLOCK, record="earliest")
+    writer = loop.write({name: each if name == "back" else (each, tmp_path / name) for name, each in made(25)(loop).items()})
+    writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start().awaitTermination()
+    found = replay_loop(
+        spark, channels, made(26), tmp_path / "again", feedback=FEEDBACK, record="earliest", on_divergence="restamp"
+    )
+    assert found.restamped == (1000 * MS, 0, 1)
+    rows = Channel.open(found.outputs["out"]).read()
+    assert sorted(rows["value"].to_pylist()) == [10, 26]

@@ -33,13 +33,13 @@ LAG = 100
 BATCHES, ROWS = 3, 6
 
 
-def record(path: Path, draw: random.Random) -> Channel:
+def record(path: Path, draw: random.Random, batches: int = BATCHES, rows_each: int = ROWS) -> Channel:
     """Record a link batch by batch, as the sink of a query does."""
     channel = Channel.create(path, recorded(SCHEMA), producers=["loop"])
     n = 0
-    for batch in range(BATCHES):
+    for batch in range(batches):
         frontier = (1000 * batch, LEAST, LEAST)
-        originals = sorted((1000 * batch + draw.randrange(900), 0, 100 * batch + i) for i in range(ROWS))
+        originals = sorted((1000 * batch + draw.randrange(900), 0, 100 * batch + i) for i in range(rows_each))
         stamper = Stamper(LinkStamps(Restamp.of("earliest", 0), frontier, (1000 * batch + 950, LEAST, LEAST), 0, n), 0, "time")
         with FileWriter(path, channel.schema, "time", CLOCK, digests=True, stamp=stamper) as writer:
             lagged = array_of([(at + LAG, LEAST, LEAST) for at, *_ in originals], CLOCK)
@@ -51,18 +51,19 @@ def record(path: Path, draw: random.Random) -> Channel:
             }
             writer.write(pa.table(rows, schema=channel.schema))
             files, times = writer.finish()
+            spans = writer.spans
         assert writer.unstamped is not None
         digest = BatchDigest(writer.digest, BatchDigest.of_times(writer.time_hashes), {"back": writer.unstamped})
         holds = {"loop": Antichain(CLOCK, [frontier])}
-        append = Append(WriterSession.here("q"), files, holds, times=times, digest=digest, most_times=1 << 16)
+        append = Append(WriterSession.here("q"), files, holds, times=times, spans=spans, digest=digest, most_times=1 << 16)
         channel.append_decided(lambda append=append: append, ("q", batch))
         n = stamper.counts["n"]
     return channel
 
 
-def damage(path: Path, draw: random.Random) -> int:
+def damage(path: Path, draw: random.Random, batches: int = BATCHES) -> int:
     """Change one value, drop a row, or exchange a column of two rows, and make the log fit to it. Return the version."""
-    version = draw.randrange(1, BATCHES + 1)
+    version = draw.randrange(1, batches + 1)
     log = path / "_delta_log" / f"{version:020d}.json"
     actions = [json.loads(line) for line in log.read_text().splitlines()]
     add = next(action["add"] for action in actions if "add" in action)
@@ -84,7 +85,7 @@ def damage(path: Path, draw: random.Random) -> int:
     else:
         rows[one][column], rows[other][column] = rows[other][column], rows[one][column]
         if rows == table.to_pylist():
-            return damage(path, draw)
+            return damage(path, draw, batches)
     changed = pa.Table.from_pylist(rows, schema=table.schema)
     pq.write_table(changed, file, compression="zstd", store_schema=False, write_page_checksum=True)
     add["size"] = file.stat().st_size
@@ -118,6 +119,14 @@ def test_a_row_that_was_changed_after_it_was_recorded_is_found(tmp_path: Path) -
 @pytest.mark.soak
 def test_three_hundred_damages_are_found(tmp_path: Path) -> None:
     check(tmp_path, range(1000, 1300))
+
+
+def test_a_row_is_found_among_more_than_are_counted_one_by_one(tmp_path: Path) -> None:
+    draw = random.Random(3)
+    record(tmp_path, draw, batches=1, rows_each=70_000)
+    assert verify(tmp_path).violation is None
+    damage(tmp_path, draw, batches=1)
+    assert verify(tmp_path).violation is not None
 
 
 def test_recordings_are_compared_at_the_times_from_before(tmp_path: Path) -> None:

@@ -156,8 +156,10 @@ class LoopPlanner:
         behind = upcoming[0] - at[0]
         if behind <= self._max_lag:
             return
-        name, by = min(self._inputs.rounds_come_by.items(), key=lambda link: link[1]["instant"])
-        raise errors.loop_behind(name, by["instant"], behind, self._max_lag)
+        lags = {name: by["instant"] for name, by in self._inputs.rounds_come_by.items() if by.get("instant")}
+        if lags:
+            name = min(lags, key=lambda link: lags[link])
+            raise errors.loop_behind(name, lags[name], behind, self._max_lag)
 
     def _commits(self, name: str) -> Iterator[Commit]:
         """Yield all commits of a channel that the query writes, before it begins."""

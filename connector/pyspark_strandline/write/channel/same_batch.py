@@ -12,7 +12,10 @@ from strandline.channel.batch.batch_identity import BatchIdentity
 from strandline.channel.progress.query_producer_state import QueryProducerState
 from strandline.channel.statements.commit_statement import CommitStatement
 
-__all__ = ["check_same_batch"]
+__all__ = ["ALWAYS", "check_same_batch"]
+
+ALWAYS = -1
+"""Instead of the number of a batch: every batch's committed rows are kept, because they are a recording."""
 
 _log = logging.getLogger(__name__)
 
@@ -28,7 +31,7 @@ def check_same_batch(channel: Channel, producer: str, batch: OutputBatch, accept
         channel: The channel.
         producer: The name of the query's producer.
         batch: The batch that is to be written.
-        accepted: A batch whose committed rows are kept, although it makes other rows if it is repeated.
+        accepted: A batch whose committed rows are kept, although it makes other rows if it is repeated; or :data:`ALWAYS`.
 
     Raises:
         ChannelError: ``STRANDLINE_REPLAY_DIFFERS``.
@@ -67,16 +70,16 @@ def _check_rows(batch: OutputBatch, had: BatchDigest, stated: CommitStatement | 
     if differs is None:
         return
     where, why = differs
-    if batch.number == accepted:
+    if accepted in (batch.number, ALWAYS):
         _log.warning(
             "Batch %s of query %s was committed to %s before. Repeated, it has read the same and wrote other rows for %s. What "
-            "differs is %s. The committed rows are kept, because acceptReplay is %s.",
+            "differs is %s. The committed rows are kept, because %s.",
             batch.number,
             batch.query,
             batch.path,
             where,
             why,
-            accepted,
+            "they are a recording" if accepted == ALWAYS else f"acceptReplay is {accepted}",
         )
         return
     raise errors.replay_differs_rows(batch.number, batch.query, batch.path, where, why)

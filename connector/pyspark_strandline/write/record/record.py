@@ -66,7 +66,7 @@ def record(
     """
     if not df.isStreaming:
         raise errors.not_a_stream_recorded()
-    names = [node] if nodes is None else list(nodes)
+    names = [node] if nodes is None else [nodes] if isinstance(nodes, str) else list(nodes)
     if node not in names or len(set(names)) < len(names):
         raise errors.option_invalid_nodes(node, names)
     if time.lower() in (column.lower() for column in df.columns):
@@ -81,7 +81,8 @@ def record(
     RecordOptions.parse(options)
     schema = recording_schema(df.schema, time)
     channel = Channel.create(options["path"], schema, time=time, storage_options=plain or None, exist_ok=True)
-    for name in names:
-        add_node(channel, name)
+    ids = {name: add_node(channel, name) for name in names}
+    if list(ids.values()) != sorted(ids.values()):
+        raise errors.option_invalid_order(names, sorted(names, key=lambda name: ids[name]))
     channel.seal()
     return (with_heartbeat(df) if heartbeat else df).writeStream.format("strandline").options(**options)

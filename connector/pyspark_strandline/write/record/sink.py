@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -15,6 +15,7 @@ from pyspark_strandline.options import RecordOptions
 from pyspark_strandline.schema import arrow_schema
 from pyspark_strandline.workers import without_stack
 from pyspark_strandline.write.channel.channel_output import ChannelOutput
+from pyspark_strandline.write.channel.same_batch import ALWAYS
 from pyspark_strandline.write.channel.written_files import WrittenFiles
 from pyspark_strandline.write.commit_record import record_of
 from strandline.channel.write.create import nullable_field
@@ -57,6 +58,7 @@ class RecordWriter(DataSourceStreamArrowWriter):
             options.storage,
             options.node,
             options.take_over,
+            accept_replay=ALWAYS,  # what was received first counts: the source of a repeated batch may have other rows now
             restamped=True,
         )
         self._start: NodeStart | None = None
@@ -96,9 +98,8 @@ class RecordWriter(DataSourceStreamArrowWriter):
         if not told:
             raise RuntimeError(f"batch {batchId} has no message from a task")
         query, start, written = told[0].query_id, told[0].start, _together(told)
-        # What was received first counts: the source of a repeated batch may have other rows now, which a warning says.
-        output = replace(self._output, accept_replay=batchId)
-        batch = output.batch((query, batchId), written, (), {"": written.made})
+        output = self._output
+        batch = output.batch((query, batchId), written, (), {self._options.node: written.made})
         record = record_of(query, self._options.checkpoint, self._options.storage)
         output.check(batch, record, "")
         promised = (max(start.instant + 1, time.time_ns() // 1000), int64.minimum, int64.minimum)
