@@ -18,7 +18,7 @@ from plans.variations import random_plan
 pytestmark = pytest.mark.spark
 PLANS = 200
 """How many plans with a comparison a soak runs. Those that cannot be compared are skipped, and counted by name."""
-FEW = 4
+FEW = 8
 
 
 def replayable(first: int, count: int, skipped: Counter[str]) -> list[Plan]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -80,8 +80,8 @@ class LoopReplay:
 
     @property
     def equal(self) -> bool:
-        """Whether the same came round at all times that the recording has closed."""
-        return all(each.equal for each in self.links.values())
+        """Whether the same came round at all times that the recording has closed. Of each link that has rows, some must be."""
+        return all(each.equal and not each.is_empty for each in self.links.values())
 
     @property
     def first(self) -> tuple[str, Time] | None:
@@ -208,6 +208,8 @@ class _Run:
                     if not running:  # it has closed all that was recorded when it began
                         mine = Channel.open(at / name, self.storage)
                         found[name] = compare(side, mine, until=list(side.frontier), most=most)
+                        if any(file.rows for file in side.snapshot_files(side.version)):
+                            found[name] = replace(found[name], asked=False)  # rows that nobody compares are not equal
                     elif Channel.exists(at / name, self.storage):
                         mine = Channel.open(at / name, self.storage)
                         found[name] = compare(side, mine, since=since.get(name), most=most)

@@ -34,7 +34,17 @@ def loop_times_unknown(path: str, most: int) -> StrandlineError:
     return StrandlineError(
         "STRANDLINE_LOOP_TIMES_UNKNOWN",
         f"The rows of one batch for the feedback channel {path} have more than {most} different times.",
-        "Truncate the outer coordinates of the times before they enter the loop, or set maxFilesPerTrigger.",
+        "Begin the loop again, with a new checkpoint and new feedback channels, because Spark repeats this batch. Truncate the "
+        "outer coordinates of the times before they enter the loop, or set maxFilesPerTrigger.",
+    )
+
+
+def loop_times_unknown_instants(path: str, most: int) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_LOOP_TIMES_UNKNOWN",
+        f"The rows of one batch for the link {path} come round at more than {most} instants, or a task has too many.",
+        "Begin the loop again, with a new checkpoint and new feedback channels, because Spark repeats this batch. Set "
+        "maxFilesPerTrigger, and let rows come from outside in smaller commits.",
     )
 
 

@@ -142,6 +142,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
         batches = {}
         for name, output in self._outputs.items():
             # What a link makes is stated also in its own channel, where its rows have new times.
+            if output.restamped:
+                written[name].join_instants()
             others = {other: each.made for other, each in written.items() if other != name or output.restamped}
             batches[name] = output.batch((query, batchId), written[name], published.inputs(name), others)
             with loop_remedies(bool(feedback)):

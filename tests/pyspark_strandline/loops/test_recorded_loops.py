@@ -14,6 +14,7 @@ from helpers import settings
 from pyspark_strandline import read_loop
 from strandline.channel import Channel
 from strandline.replay import CLOCK, ORIGINAL, Timestamper, nodes, recorded
+from strandline.report import verify
 from strandline.time.arrow import time_field, times_of
 
 pytestmark = pytest.mark.spark
@@ -139,3 +140,24 @@ def test_a_recording_is_what_the_pipeline_makes_of_its_own_times(spark: Any, tmp
         start(spark, tmp_path, way, maxFilesPerTrigger=2).trigger(availableNow=True).start().awaitTermination()
     assert not list(Channel.open(tmp_path / "back").frontier)
     check_recording(tmp_path, records, 100 * MS, way)
+
+
+@pytest.mark.drawn
+def test_very_many_rows_come_round_in_a_batch(spark: Any, tmp_path: Path) -> None:
+    """More than are stated one by one: each has a time of its own, and the commit states their instant."""
+    count = 70_000
+    channel = Channel.create(tmp_path / "in", SCHEMA)
+    with Timestamper(channel, "in", clock=lambda: 1000 * MS) as node:
+        channel.seal()
+        node.send(pa.table({"hops": [1] * count, "value": list(range(count))}))
+        node.drop()
+    Channel.create(tmp_path / "back", recorded(SCHEMA), producers=["loop"])
+    channels = {name: str(tmp_path / name) for name in ("in", "back")}
+    loop = read_loop(spark, channels, feedback={"back": {"instant": "1 second"}}, domain=CLOCK, record="earliest")
+    writer = loop.write({"back": loop["in"], "out": (loop["back"], tmp_path / "out")})
+    writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start().awaitTermination()
+    out = Channel.open(tmp_path / "out")
+    assert not list(out.frontier)
+    assert sorted(out.read().column("value").to_pylist()) == list(range(count))
+    assert len(set(times_of(out.read().column("time"), CLOCK))) == count
+    assert verify(tmp_path / "back").sound

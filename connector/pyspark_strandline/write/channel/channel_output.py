@@ -175,7 +175,10 @@ class ChannelOutput:
 
         The loop would have to read a range of times, in which those that go round cannot be told from those that wait.
         """
-        if written.spans or len({time for time, _ in written.times}) > _MOST_TIMES:
+        if self.restamped:
+            if len(written.spans) > _MOST_TIMES or any(span.low[0] != span.high[0] for span in written.spans):
+                raise errors.loop_times_unknown_instants(self.path, _MOST_TIMES)
+        elif written.spans or len({time for time, _ in written.times}) > _MOST_TIMES:
             raise errors.loop_times_unknown(self.path, _MOST_TIMES)
 
     def commit(

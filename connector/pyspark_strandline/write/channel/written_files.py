@@ -9,6 +9,7 @@ from pyspark_strandline.resume.row_counter import RowCounter
 from strandline.channel import Span
 from strandline.channel.batch.batch_digest import BatchDigest, RowsDigest
 from strandline.channel.batch.batch_identity import BatchIdentity
+from strandline.channel.statements.commit_statement import MAX_MESSAGE_TIMES
 from strandline.channel.statements.inputs import Input
 from strandline.channel.write.file_writer import FileWriter
 from strandline.delta.data_file import DataFile
@@ -46,6 +47,17 @@ class WrittenFiles:
             counts = {} if stamper is None else dict(stamper.counts)
             return cls(files, times, writer.spans, writer.digest, writer.time_hashes, writer.unstamped, counts)
         return cls(files, times, writer.spans)
+
+    def join_instants(self) -> None:
+        """State the rows at each instant of a clock together, if there are many. They come round at one instant, too."""
+        if len(self.times) + len(self.spans) <= MAX_MESSAGE_TIMES:
+            return
+        joined: dict[tuple[int, int], Span] = {}
+        for span in [*(Span(time, time, rows) for time, rows in self.times), *self.spans]:
+            at = span.low[0], span.high[0]
+            had = joined.get(at, Span(span.low, span.high, 0))
+            joined[at] = Span(min(had.low, span.low), max(had.high, span.high), had.rows + span.rows)
+        self.times, self.hashes, self.spans = [], [], sorted(joined.values())
 
     def add(self, other: WrittenFiles) -> None:
         """Add what another task has written."""

@@ -129,7 +129,8 @@ class TimeCounts:
     def _chain_of(self, span: Span) -> Any:
         """Return what the spans have in common whose times are in one total order with those of a span, and with each other."""
         if self._domain.is_total:
-            return None
+            low, high = next(iter(leaf_values(span.low))), next(iter(leaf_values(span.high)))
+            return low if low == high else None
         low, high = tuple(leaf_values(span.low)), tuple(leaf_values(span.high))
         along = [i for i, (a, b) in enumerate(zip(low, high, strict=True)) if a != b]
         at = along[0] if along else len(low) - 1
@@ -175,6 +176,12 @@ class TimeCounts:
         if not self._domain.is_total:
             for i in order[:-1]:
                 new_chain[1:] |= columns[i][1:] != columns[i][:-1]
+        elif (
+            len(columns) > 1
+        ):  # a span is within one value of the first coordinate, such as an instant, if these are not too many
+            changes = columns[0][1:] != columns[0][:-1]
+            if np.count_nonzero(changes) < MAX_MESSAGE_TIMES // 2:
+                new_chain[1:] = changes
         chains = np.flatnonzero(new_chain)
         if len(chains) >= MAX_MESSAGE_TIMES:
             return None
