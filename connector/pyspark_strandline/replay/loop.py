@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
 
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
@@ -18,6 +19,7 @@ from pyspark_strandline.operators.summary_steps import By
 from pyspark_strandline.read.several.streams import Streams, read_channels
 from pyspark_strandline.replay import errors
 from pyspark_strandline.replay.folder import ReplayFolder
+from pyspark_strandline.replay.pipeline_file import checked_outputs
 from pyspark_strandline.replay.plan import varying_parts
 from pyspark_strandline.replay.program import program_digest
 from pyspark_strandline.schema import quoted, schema_above, time_field_of
@@ -28,7 +30,7 @@ from strandline.replay import CLOCK, ORIGINAL, Comparison, compare
 from strandline.replay.originals import Compared, Originals
 from strandline.report.soundness.verify import verify
 from strandline.time.antichain import Antichain
-from strandline.time.domain import Time
+from strandline.time.domain import Time, TimeDomain
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -39,6 +41,7 @@ __all__ = ["LoopReplay", "OnDivergence", "RecordedStreams", "replay_loop"]
 OnDivergence: TypeAlias = Literal["abort", "report", "restamp"]
 _LOOK_S = 1
 _PRODUCER = "loop"
+_SUMS = re.compile(r"\b(sum|avg|stddev\w*|variance|var_\w+|corr|covar_\w+)\(")
 
 
 class RecordedStreams:
@@ -59,6 +62,19 @@ class RecordedStreams:
             return rows.drop(ORIGINAL)
         before = rows.where(_leaves(ORIGINAL) < _literal(self._until)).drop(ORIGINAL)
         return before.unionByName(self._streams[name])
+
+    @property
+    def domain(self) -> TimeDomain:
+        """The domain of the loop."""
+        return CLOCK
+
+    def write(self, *_: object, **__: object) -> NoReturn:
+        """Refuse: the replay writes what the body returns."""
+        raise errors.pipeline_writes("the body", "loop.write")
+
+    def route(self, *_: object, **__: object) -> NoReturn:
+        """Refuse, too."""
+        raise errors.pipeline_writes("the body", "loop.route")
 
 
 @dataclass(frozen=True)
@@ -264,10 +280,12 @@ class _Run:
     def _made(self, streams: RecordedStreams, at: Path) -> dict[str, tuple[DataFrame, str]]:
         """Return what the body makes: by name, a stream and the path of the replay's own channel."""
         outputs = self.body(streams)
+        if not isinstance(outputs, Mapping):
+            raise errors.pipeline_invalid("the body", "has returned something else than streams by name")
         missing = [name for name in self.feedback if name not in outputs]
         if missing:
             raise errors.replay_outputs(missing[0], "The feedback has this link, and the body returned", outputs)
-        made = {name: each[0] if isinstance(each, tuple) else each for name, each in outputs.items()}
+        made = checked_outputs("the body", {n: each[0] if isinstance(each, tuple) else each for n, each in outputs.items()})
         return {name: (frame, str(at / name)) for name, frame in made.items()}
 
     def _writer(self, streams: Streams | Loop, made: Mapping[str, tuple[DataFrame, str]], again: Mapping[str, Any]) -> Any:
@@ -300,7 +318,19 @@ def _recorded(name: str) -> str:
 def _hints(frames: list[DataFrame]) -> list[str]:
     """Return what the plans show of parts that may make two runs differ."""
     shown = [name for frame in frames if hasattr(frame, "_jdf") for name in varying_parts(frame)]
-    return [f"The program has {name}, which may give something else each time." for name in dict.fromkeys(shown)]
+    hints = [f"The program has {name}, which may give something else each time." for name in dict.fromkeys(shown)]
+    if any(_adds_floats(frame) for frame in frames):
+        hints.append(
+            "The program adds floating-point numbers. The last digits of a sum depend on how rows are cut into batches and "
+            "tasks: round the sums, or add decimals."
+        )
+    return hints
+
+
+def _adds_floats(frame: DataFrame) -> bool:
+    plan = getattr(frame, "_jdf", None)
+    text = "" if plan is None else plan.queryExecution().analyzed().toString()
+    return bool(_SUMS.search(text)) and any(field.dataType.typeName() in ("double", "float") for field in frame.schema)
 
 
 def _counted(original: Channel, _: object) -> dict[str, Any] | None:

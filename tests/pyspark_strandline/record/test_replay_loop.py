@@ -132,8 +132,10 @@ def test_what_cannot_be_replayed_is_refused_by_name(spark: Any, tmp_path: Path) 
         ({"back": channels["in"]}, {}, "STRANDLINE_COLUMN_MISSING"),
         ({}, {"into": tmp_path}, "STRANDLINE_REPLAY_FOLDER"),
         ({}, {"body": lambda loop: {"out": loop["in"]}}, "STRANDLINE_REPLAY_OUTPUTS"),
+        ({}, {"body": lambda loop: {**body()(loop), "../evil": loop["in"]}}, "STRANDLINE_PIPELINE_INVALID"),
+        ({}, {"body": lambda loop: loop.write({"back": loop["in"]})}, "STRANDLINE_PIPELINE_WRITES"),
     ):
-        given = {"body": body(), "into": tmp_path / "again", **options}
+        given = {"body": body(), "into": tmp_path / "again" / condition, **options}
         with pytest.raises(StrandlineError) as error:
             replay_loop(spark, {**channels, **changed}, given.pop("body"), given.pop("into"), feedback=FEEDBACK, **given)
         assert error.value.condition == condition

@@ -121,6 +121,8 @@ class TimeCounts:
         chains: dict[Any, list[Span]] = {}
         for span in sorted(spans, key=lambda span: key(span.low)):
             chains.setdefault(self._chain_of(span), []).append(span)
+        if self._domain.is_total and len(chains) > MAX_MESSAGE_TIMES // 2:  # they would be many: neighbours of all chains are one
+            chains = {None: sorted(spans, key=lambda span: key(span.low))}
         groups = [chain[at : at + width] for chain in chains.values() for at in range(0, len(chain), width)]
         return [
             Span(group[0].low, max((span.high for span in group), key=key), sum(span.rows for span in group)) for group in groups
@@ -129,8 +131,8 @@ class TimeCounts:
     def _chain_of(self, span: Span) -> Any:
         """Return what the spans have in common whose times are in one total order with those of a span, and with each other."""
         if self._domain.is_total:
-            low, high = next(iter(leaf_values(span.low))), next(iter(leaf_values(span.high)))
-            return low if low == high else None
+            first, last = next(iter(leaf_values(span.low))), next(iter(leaf_values(span.high)))
+            return first if first == last and not isinstance(self._domain, Scalar) else None
         low, high = tuple(leaf_values(span.low)), tuple(leaf_values(span.high))
         along = [i for i, (a, b) in enumerate(zip(low, high, strict=True)) if a != b]
         at = along[0] if along else len(low) - 1
@@ -176,9 +178,7 @@ class TimeCounts:
         if not self._domain.is_total:
             for i in order[:-1]:
                 new_chain[1:] |= columns[i][1:] != columns[i][:-1]
-        elif (
-            len(columns) > 1
-        ):  # a span is within one value of the first coordinate, such as an instant, if these are not too many
+        elif len(columns) > 1:  # a span is within one value of the first coordinate, such as an instant, if these are few
             changes = columns[0][1:] != columns[0][:-1]
             if np.count_nonzero(changes) < MAX_MESSAGE_TIMES // 2:
                 new_chain[1:] = changes
