@@ -58,6 +58,7 @@ def serve_prometheus(reports: ProgressReports, port: int = 9464, address: str = 
     """Serve ``/metrics`` for Prometheus, in the driver. Returns the server and its thread; ``server.shutdown()`` ends it.
 
     Only this machine reaches it, unless ``address`` says otherwise: it has no password. It needs the extra ``metrics``.
+    Reports that do not collect yet are started.
 
     Raises:
         StrandlineError: ``STRANDLINE_PACKAGE_MISSING``.
@@ -67,6 +68,8 @@ def serve_prometheus(reports: ProgressReports, port: int = 9464, address: str = 
 
     registry = CollectorRegistry()
     registry.register(collector)
+    if not reports.is_started:
+        reports.start()
     return start_http_server(port, address, registry)
 
 

@@ -108,6 +108,11 @@ class ProgressReports:
         self._thread.start()
         return self
 
+    @property
+    def is_started(self) -> bool:
+        """Whether it collects."""
+        return self._thread is not None
+
     def stop(self) -> None:
         """End collecting. The reports that were made remain."""
         if self._thread is None:

@@ -21,7 +21,12 @@ FOUND = 1
 
 def why(
     path: ChannelPath,
-    time: Annotated[str, typer.Argument(help="The time, such as 7, 2026-03-01T12:00Z or '[7, 2]'.", show_default=False)],
+    time: Annotated[
+        str | None,
+        typer.Argument(
+            help="The time, such as 7, 2026-03-01T12:00Z or '[7, 2]' (default: the least that is open).", show_default=False
+        ),
+    ] = None,
     scope: Annotated[
         list[str] | None, typer.Option(metavar="PATH", help="A scope that knows the queries upstream. Repeat it for each.")
     ] = None,
@@ -35,7 +40,14 @@ def why(
     """Say why a time is not closed: who holds it open, upstream to the end, and what would release it."""
     options = storage_of(storage)
     channel = Channel.open(path, options)
-    asked = parse_time(channel.domain, time, "TIME")
+    least = sorted(channel.frontier, key=channel.domain.sort_key)
+    if time is None and not least:
+        if as_json:
+            print_json({"open": False})
+        else:
+            line(f"All times of {path} are closed: nothing comes any more.")
+        return
+    asked = least[0] if time is None else parse_time(channel.domain, time, "TIME")
     scopes = [Scope.open(each, options) for each in scope or ()]
     answer = explain(channel, asked, storage=options, scopes=scopes, channels=upstream or (), most=most)
     if as_json:

@@ -27,7 +27,9 @@ from strandline.ingest.decide.batch import Batch
 from strandline.ingest.decide.decision import Decision, decide
 from strandline.ingest.decide.partition_states import PartitionStates
 from strandline.ingest.future import FutureRows, future_warning
+from strandline.ingest.late.aside_warning import aside_warning
 from strandline.ingest.late.late_table import LateTable, check_storage, missing, pending, publish
+from strandline.ingest.late.lateness import MOVES_NOTHING
 from strandline.ingest.names import CORRECTIONS, PARKED, partition_name_problem
 from strandline.ingest.parked.lists import ParkedLists
 from strandline.ingest.parked.release import near, parked_beyond
@@ -289,6 +291,7 @@ class Ingest:
             _log_silent(settings.path, decision.fell_silent)
         if outcome.committed is not None:
             self._log_future(batch)
+            self._log_aside(batch)
         return outcome
 
     def _log_future(self, batch: Batch) -> None:
@@ -299,6 +302,13 @@ class Ingest:
                 "%s",
                 future_warning(self.settings.path, self.settings.late_path, bound, found, batch.future, batch.read[0]),
             )
+
+    def _log_aside(self, batch: Batch) -> None:
+        """Log, once a batch, that rows were set aside, but for those that :meth:`_log_future` has told of."""
+        told = {key: rows for key, rows in batch.aside.items() if key[1] not in MOVES_NOTHING or self.settings.future is None}
+        if told:
+            examples = {key: text for report in batch.reports for key, text in report.examples.items()}
+            _log.warning("%s", aside_warning(self.settings.path, self.settings.late_path, told, examples, batch.read[0]))
 
     def _assign_query(self, channel: Channel, transaction: tuple[str, int], files: Sequence[DataFile]) -> tuple[int, int]:
         """Call :meth:`LateTable.assign_query` for a batch with late rows. Raises also when one of their files is missing."""

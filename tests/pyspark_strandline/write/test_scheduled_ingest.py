@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from helpers import ROOT, contents
 from ingest_files import Feed, finish
 from pyspark_strandline import ingest
-from pyspark_strandline.write.ingest import _reads_to_end, _with_heartbeat
+from pyspark_strandline.write.ingest import _reads_to_end, with_heartbeat
 from strandline.channel import Channel
 from strandline.ingest import Policy, bounded, idle, ordered, status
 
@@ -172,6 +172,6 @@ def _query(checkpoint: Path) -> str:
 def test_a_heartbeat_changes_no_column(spark: Any, feed: Feed) -> None:
     feed.add([(at(5), "a", 0)])
     stream = feed.stream(spark, None)
-    assert _with_heartbeat(stream).schema == stream.schema
-    assert _reads_to_end(_with_heartbeat(stream))
-    assert not _reads_to_end(_with_heartbeat(feed.stream(spark, 1)))
+    assert with_heartbeat(stream).schema == stream.schema
+    assert _reads_to_end(with_heartbeat(stream))
+    assert not _reads_to_end(with_heartbeat(feed.stream(spark, 1)))

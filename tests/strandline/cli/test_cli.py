@@ -117,7 +117,7 @@ def test_errors_have_names_and_exit_codes(run: Any, channel: Channel, tmp_path: 
     ran = run("inspect", tmp_path / "none", "--json")
     assert (ran.code, ran.out, json.loads(ran.err)["error"]["condition"]) == (3, "", "STRANDLINE_NOT_A_TABLE")
     assert "[STRANDLINE_TIME_INVALID] TIME 'noon' is not an integer" in run("why", channel.path, "noon").err
-    assert run("why", channel.path).code == 2
+    assert run("log").code == 2
     assert run("nothing").code == 2
     secret = run("inspect", channel.path, "--storage", "topsecret")
     assert (secret.code, "topsecret" in secret.err) == (2, False)
@@ -230,6 +230,17 @@ def test_why_asks_scopes_and_other_channels(run: Any, channel: Channel, tmp_path
     assert {each["name"] for each in body["holders"] if each["culprit"]} == {"b", "$registrar"}
 
 
+def test_why_without_a_time_asks_for_the_least_open_one(run: Any, tmp_path: Path) -> None:
+    schema = pa.schema([time_field("time", int64)])
+    made = Channel.create(tmp_path / "c", schema, producers=["a", "b"], at=3)
+    assert run("why", made.path).out == run("why", made.path, 3).out
+    for name in ("a", "b"):
+        with made.producer(name) as producer:
+            producer.drop()
+    assert "All times of" in run("why", made.path).out
+    assert run("why", made.path, "--json").json == {"open": False}
+
+
 def test_log_is_newest_first_and_bounded(run: Any, channel: Channel) -> None:
     body = run("log", channel.path, "-n", 2, "--json").json
     assert [entry["version"] for entry in body["commits"]] == [2, 1]
@@ -295,7 +306,7 @@ def test_a_later_coordinate_of_a_lexicographic_time_is_no_line(run: Any, tmp_pat
 
 def test_errors_of_usage_are_json_too(run: Any, channel: Channel) -> None:
     for arguments, what in (
-        (["why", channel.path], "Missing argument"),
+        (["timeline"], "Missing argument"),
         (["log", channel.path, "--most", "0"], "Invalid value for '--most'"),
         (["hold", channel.path, "8"], "Invalid value for --yes"),
     ):

@@ -100,6 +100,7 @@ class ChannelOutput:
             digests=True,
             rounding=rounding,
             stamp=stamp,
+            in_order=isinstance(stamp, Numbered),
         )
 
     def existing(self) -> Channel:

@@ -99,7 +99,7 @@ class RecordWriter(DataSourceStreamArrowWriter):
             raise RuntimeError(f"batch {batchId} has no message from a task")
         query, start, written = told[0].query_id, told[0].start, _together(told)
         output = self._output
-        batch = output.batch((query, batchId), written, (), {self._options.node: written.made})
+        batch = output.batch((query, batchId), written)
         record = record_of(query, self._options.checkpoint, self._options.storage)
         output.check(batch, record, "")
         promised = (max(start.instant + 1, time.time_ns() // 1000), int64.minimum, int64.minimum)

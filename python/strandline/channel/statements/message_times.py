@@ -15,10 +15,10 @@ import pyarrow as pa
 from strandline.channel.statements.commit_statement import MAX_MESSAGE_TIMES
 from strandline.channel.statements.statement import Span
 from strandline.time.antichain import Antichain
-from strandline.time.arrow import leaf_columns, time_column, times_from_leaves
+from strandline.time.arrow import leaf_columns, time_column, times_from_leaves, times_of
 from strandline.time.domain import Product, Scalar, Time, TimeDomain, leaf_values
 
-__all__ = ["MAX_EXACT", "TimeCounts", "is_plain_product", "message_times"]
+__all__ = ["MAX_EXACT", "OrderedTimeCounts", "TimeCounts", "is_plain_product", "message_times"]
 
 MAX_EXACT = 1 << 16
 """The number of distinct times that are counted exactly. A stream of raw timestamps has as many times as rows."""
@@ -191,6 +191,38 @@ class TimeCounts:
         low = times_from_leaves([column[starts].tolist() for column in columns], self._domain)
         high = times_from_leaves([column[ends].tolist() for column in columns], self._domain)
         return [Span(*span) for span in zip(low, high, np.add.reduceat(rows, starts).tolist(), strict=True)]
+
+
+class OrderedTimeCounts(TimeCounts):
+    """Counts times that come in their order, each once, such as those that a clock gives at one instant.
+
+    Very many are one span. They are not looked at one by one.
+
+    >>> from strandline.time.domain import int64
+    >>> counts = OrderedTimeCounts(int64)
+    >>> counts.add(pa.array(range(2000)))
+    >>> counts.result()
+    ([], [Span(low=0, high=1999, rows=2000)])
+    """
+
+    _rows, _low, _high = 0, None, None
+
+    def add(self, column: Any, hashes: npt.NDArray[np.uint64] | None = None) -> None:
+        """Count a column's rows, as :meth:`TimeCounts.add`."""
+        array = time_column(column, self._domain, self._field)
+        if not len(array):
+            return
+        low, self._high = times_of(array.take([0, len(array) - 1]), self._domain)
+        self._low = low if self._low is None else self._low
+        self._rows += len(array)
+        if self._rows <= MAX_MESSAGE_TIMES:
+            super().add(column, hashes)
+        elif hashes is not None:
+            self.hashed += int(hashes.sum(dtype=np.uint64))
+
+    def result(self) -> tuple[list[tuple[Time, int]], list[Span]]:
+        """Return the times and the spans, as :meth:`TimeCounts.result`."""
+        return super().result() if self._rows <= MAX_MESSAGE_TIMES else ([], [Span(self._low, self._high, self._rows)])
 
 
 def is_plain_product(domain: TimeDomain) -> bool:

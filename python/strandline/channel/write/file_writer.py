@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,7 @@ from strandline.channel import errors
 from strandline.channel.batch.batch_digest import RowsDigest
 from strandline.channel.batch.row_hashes import FloatSums, row_hashes
 from strandline.channel.progress.snapshot import Snapshot
-from strandline.channel.statements.message_times import MAX_EXACT, TimeCounts
+from strandline.channel.statements.message_times import MAX_EXACT, OrderedTimeCounts, TimeCounts
 from strandline.channel.statements.statement import Span
 from strandline.delta.data_file import DataFile, schema_mark
 from strandline.delta.errors import process_forked_object
@@ -81,6 +82,7 @@ class FileWriter:
         rounding: Whether the digest has floating-point numbers up to rounding, and lists in any order.
         most_times: How many distinct times :meth:`finish` may name exactly.
         stamp: Gives rows their times in the order in which they are written. Until then they have others.
+        in_order: Whether the times of rows come in their order, each once, at few instants. The last leaf of the times counts.
     """
 
     def __init__(
@@ -96,6 +98,7 @@ class FileWriter:
         rounding: bool = False,
         most_times: int = MAX_EXACT,
         stamp: Callable[[pa.Table], pa.Table] | None = None,
+        in_order: bool = False,
     ) -> None:
         if not _PREFIX.fullmatch(name_prefix):
             raise ValueError(
@@ -109,7 +112,9 @@ class FileWriter:
         self._buffered_rows = 0
         self._buffered_bytes = 0
         self._time_column = time_column
-        self._times = None if time_column is None or domain is None else TimeCounts(domain, time_column, most_times)
+        counts = OrderedTimeCounts if in_order else TimeCounts
+        self._times = None if time_column is None or domain is None else counts(domain, time_column, most_times)
+        self._counter = f"{time_column}.{domain.leaves()[-1][0][-1]}" if in_order and domain is not None else None
         self.spans: list[Span] = []
         """After :meth:`finish`: the spans for a statement, for rows whose times are too many to name."""
         self._digests = digests
@@ -118,7 +123,7 @@ class FileWriter:
         """After :meth:`finish`: the digest of the rows, if the writer makes one."""
         self._stamp = stamp
         self.unstamped: RowsDigest | None = None
-        """After :meth:`finish`: the digest of the rows before they were stamped; ``None`` if they are not."""
+        """After :meth:`finish`: the digest of the rows before they were stamped; ``None`` if there is none."""
         self._unstamped_hash = 0
         self._unstamped_floats = FloatSums() if rounding and stamp is not None else None
         self.time_hashes: list[int] = []
@@ -143,7 +148,7 @@ class FileWriter:
         if not table.num_rows:
             return
         with self._removed_on_failure():
-            if self._times is not None:
+            if self._times is not None and self._stamp is None:
                 self._times.check(table.column(self._time_column))
             self._buffer.append(table)
             self._buffered_rows += table.num_rows
@@ -188,7 +193,7 @@ class FileWriter:
             columns = self.schema.remove_metadata()
             # Each page has its CRC, so that strandline.report.verify finds a damaged one.
             self._parquet = pq.ParquetWriter(
-                self._sink, columns, compression="zstd", store_schema=False, write_page_checksum=True
+                self._sink, columns, compression="zstd", store_schema=False, write_page_checksum=True, **self._encodings()
             )
         self._parquet.write_table(rows, row_group_size=ROW_GROUP_ROWS)
         self._buffer, self._buffered_rows, self._buffered_bytes = [], 0, 0
@@ -199,9 +204,22 @@ class FileWriter:
         """Return rows with the times that they are written with. A batch that is repeated has other ones."""
         if self._stamp is None:
             return rows
+        if self._counter is not None:
+            return self._stamp(rows)
         hashes = row_hashes(rows, self._unstamped_floats)
         self._unstamped_hash += int(hashes.sum(dtype=np.uint64))
         return self._stamp(rows)
+
+    def _encodings(self) -> dict[str, Any]:
+        """Return how columns are encoded that Parquet's default encodes badly: a dictionary of numbers that all differ."""
+        if self._counter is None:
+            return {}
+        sink = pa.BufferOutputStream()
+        pq.write_table(self.schema.empty_table(), sink)
+        schema = pq.read_metadata(pa.BufferReader(sink.getvalue())).schema
+        paths = [schema.column(i).path for i in range(len(schema))]
+        others = [path for path in paths if path != self._counter]
+        return {"use_dictionary": others, "column_encoding": {self._counter: "DELTA_BINARY_PACKED"}}
 
     def _end_file(self) -> None:
         if self._parquet is None or self._sink is None:
@@ -235,7 +253,7 @@ class FileWriter:
                 sums = None if self._floats is None else self._floats.sums
                 self.digest = RowsDigest() + RowsDigest(rows, self._times.hashed, sums)
                 self.time_hashes = self._times.hashes
-                if self._stamp is not None:
+                if self._stamp is not None and self._counter is None:
                     sums = None if self._unstamped_floats is None else self._unstamped_floats.sums
                     self.unstamped = RowsDigest() + RowsDigest(rows, self._unstamped_hash, sums)
         return self._files, times

@@ -45,6 +45,10 @@ class _Partition(NamedTuple):
     need: int
 
 
+_SHOWN_CHARS = 60
+"""So many characters of a time are shown."""
+
+
 class IngestTask:
     """Ingests a task's share of a batch. As a context manager it removes its files when the block raises.
 
@@ -82,6 +86,7 @@ class IngestTask:
         self._digest = RowDigest()
         self._replays = start.replays(query, batch)
         self._aside: dict[tuple[str | None, str], int] = {}
+        self._examples: dict[tuple[str | None, str], str] = {}
 
     def write(self, rows: pa.RecordBatch | pa.Table) -> None:
         """Ingest rows.
@@ -159,6 +164,7 @@ class IngestTask:
             digest,
             self._replays and digest[0] > 0,
             self._start.tick,
+            self._examples,
             self._future.result(),
         )
 
@@ -319,9 +325,12 @@ class IngestTask:
         rows = table.filter(pa.array(aside))
         who, why = column.filter(pa.array(aside)), codes[aside]
         reasons = pa.array(REASONS).take(pa.array(why.astype(np.int64)))
-        for entry in pa.table([who, reasons], names=["p", "r"]).group_by(["p", "r"]).aggregate([([], "count_all")]).to_pylist():
+        groups = pa.table([who, reasons, np.arange(rows.num_rows)], names=["p", "r", "i"]).group_by(["p", "r"])
+        for entry in groups.aggregate([([], "count_all"), ("i", "min")]).to_pylist():
             key = (entry["p"], entry["r"])
             self._aside[key] = self._aside.get(key, 0) + entry["count_all"]
+            if key not in self._examples:
+                self._examples[key] = shown_value(rows.column(settings.time)[entry["i_min"]])[:_SHOWN_CHARS]
         held = [p.holds for p in known]
         lengths = np.cumsum([0, *(len(times) for times in held), 0])
         flat = without_least(array_of([time for times in held for time in times], settings.domain), settings.domain)

@@ -39,6 +39,8 @@ class TaskReport:
     """Whether there were rows that were not processed, because the channel already had the batch."""
     tick: Tick | None = None
     """What the driver's monotonic clocks showed at ``planned_ms``."""
+    examples: dict[tuple[str | None, str], str] = field(default_factory=dict)
+    """For each entry of ``aside``, the time of one of its rows as it came, for messages."""
     future: FutureRows | None = None
     """The rows that were set aside because they are too far ahead of the clock."""
 

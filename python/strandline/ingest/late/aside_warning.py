@@ -1,0 +1,48 @@
+"""What the log says of a batch whose rows were set aside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from strandline.errors import printable
+
+__all__ = ["aside_warning"]
+
+_SHOWN = 10
+
+
+def aside_warning(
+    path: str,
+    late_path: str,
+    by: Mapping[tuple[str | None, str], int],
+    examples: Mapping[tuple[str | None, str], str],
+    read: int,
+) -> str:
+    """Return the text. A row that was set aside is in no result, so the log must say so.
+
+    Args:
+        path: The channel's path.
+        late_path: The late table's path.
+        by: How many rows there are, by partition (``None``: no valid one) and reason.
+        examples: For these, the time of a row as it came.
+        read: How many rows the batch has.
+
+    >>> text = aside_warning("/a", "/a_late", {("b", "unparsable time"): 3}, {("b", "unparsable time"): "'soon'"}, 20)
+    >>> text.partition(" Repair")[0]
+    "/a: 3 of 20 rows were set aside in /a_late, and are in no result. 3 of partition b: unparsable time, such as 'soon'."
+    """
+    most = sorted(by.items(), key=lambda entry: (-entry[1], str(entry[0])))
+    shown = "; ".join(_one(key, rows, examples.get(key)) for key, rows in most[:_SHOWN])
+    more = f"; and {len(most) - _SHOWN} more partitions or reasons" if len(most) > _SHOWN else ""
+    late_only = all(reason == "late" for _, reason in by)
+    remedy = "Give the policy a longer delay if they are often late." if late_only else "Repair what sends them."
+    return printable(
+        f"{path}: {sum(by.values())} of {read} rows were set aside in {late_path}, and are in no result. {shown}{more}. "
+        f"{remedy} readmit(…) adds them, if the channel has corrections."
+    )
+
+
+def _one(key: tuple[str | None, str], rows: int, example: str | None) -> str:
+    partition, reason = key
+    of = "without a valid partition" if partition is None else f"of partition {partition}"
+    return f"{rows} {of}: {reason}" + ("" if example is None else f", such as {example}")
