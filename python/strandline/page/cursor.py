@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import groupby, islice
 from operator import itemgetter
 from typing import NamedTuple
@@ -77,6 +78,7 @@ class Cursor:
         self._far: deque[tuple[int, int]] = deque(maxlen=_MOST_MOVES)
         """The furthest number, from each moment on."""
         self._searched: set[str] = set()
+        self._stands: Since | None = None
         self._states: tuple[int, list[tuple[str, ProducerState]]] | None = None
         self._begin()
 
@@ -101,6 +103,10 @@ class Cursor:
             self._note(commit, self.first_ms)
         self.update()
         self._search()
+        if len(self.moves) == 1 and first > 0:  # the frontier stands for longer than the window
+            with suppress(StrandlineError):
+                found = History(self.channel).frontier_since()
+                self._stands = Since(found.version, found.ms, found.exact)
 
     def update(self) -> None:
         """Read the commits that are new.
@@ -213,6 +219,8 @@ class Cursor:
     def stands_since(self) -> Since:
         """Return the commit with which the frontier came to be what it is."""
         move = self.moves[-1]
+        if len(self.moves) == 1 and self._stands is not None:
+            return self._stands
         return Since(move.version, move.ms, len(self.moves) > 1 or self.first == 0)
 
     def lag(self, name: str | None, now_ms: int) -> tuple[tuple[int, float], ...]:

@@ -403,3 +403,24 @@ def test_names_like_those_of_an_ingest_are_producers_where_there_is_none(tmp_pat
         mine.commit()
     kinds = {each.name: each.kind for each in look(bench.settings.path).channels[0].holdings}
     assert (kinds["a"], kinds["mine"], kinds["strandline:mine"]) == ("partition", "producer", "producer")
+
+
+def test_a_frontier_that_stands_for_longer_than_the_window(tmp_path: Path) -> None:
+    """A busy channel: one producer is silent, and the others make more commits than are read. Since when it stands is found."""
+    channel = make(tmp_path / "c")
+    send(channel, "b", [2], [7])
+    stood = channel.version
+    for n in range(1, 40):
+        send(channel, "a", [n + 7], [n + 7])
+    channel.refresh()
+    holder = min(channel.progress.producers, key=lambda name: min(channel.progress.producers[name].holds))
+    assert holder == "b"
+    cursor = Cursor(Channel.open(channel.path), window=5)
+    since = cursor.stands_since()
+    assert since.exact
+    assert channel.frontier_at(since.version) == channel.frontier
+    assert channel.frontier_at(since.version - 1) != channel.frontier
+    assert since.version >= stood
+    send(channel, "b", [50], [50])
+    cursor.update()
+    assert cursor.stands_since().version == Channel.open(channel.path).version
