@@ -8,7 +8,6 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -210,7 +209,7 @@ class FileWriter:
         self._unstamped_hash += int(hashes.sum(dtype=np.uint64))
         return self._stamp(rows)
 
-    def _encodings(self) -> dict[str, Any]:
+    def _encodings(self) -> dict[str, object]:
         """Return how columns are encoded that Parquet's default encodes badly: a dictionary of numbers that all differ."""
         if self._counter is None:
             return {}
