@@ -77,7 +77,7 @@ class WriteOptions:
 
 @dataclass(frozen=True)
 class RecordOptions:
-    """The options of ``writeStream`` with the option ``node``, which makes it a recording (docs/replay.md). ``record`` sets them.
+    """The options of ``writeStream`` with the option ``node``, which makes it a recording. ``record`` sets them.
 
     >>> RecordOptions.parse({"path": "/data/orders", "node": "orders", "time": "time"}).node
     'orders'

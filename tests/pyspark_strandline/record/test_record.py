@@ -12,6 +12,7 @@ from pyspark_strandline import record
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
 from strandline.replay import CLOCK, Timestamper, nodes
+from strandline.report import verify
 from strandline.time.arrow import times_of
 
 pytestmark = pytest.mark.spark
@@ -59,6 +60,7 @@ def test_rows_are_recorded_in_their_order_by_the_receiving_clock(spark: Any, tmp
     channel = Channel.open(tmp_path / "words")
     (frontier,) = channel.frontier
     assert frontier > times[-1]
+    assert verify(channel.path).sound
     assert channel.sealed
     assert nodes(channel) == {"words": 0}
 

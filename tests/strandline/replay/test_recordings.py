@@ -20,12 +20,13 @@ from strandline.channel.write.append import Append
 from strandline.channel.write.file_writer import FileWriter
 from strandline.delta.file_stats import stats_of
 from strandline.replay import CLOCK, ORIGINAL, compare, recorded
+from strandline.replay.clock import NodeStart
 from strandline.replay.originals import Originals
-from strandline.replay.restamp import LinkStamps, Restamp, Stamper
+from strandline.replay.restamp import LinkStamps, Numbered, Restamp, Stamper
 from strandline.report.soundness.bounds_checks import bounds_of_rows
 from strandline.report.soundness.verify import verify
 from strandline.time.antichain import Antichain
-from strandline.time.arrow import array_of, time_field
+from strandline.time.arrow import array_of, time_field, times_of
 
 LEAST = -(1 << 63)
 SCHEMA = pa.schema([time_field("time", CLOCK), ("price", pa.int64()), ("who", pa.string())])
@@ -137,3 +138,30 @@ def test_recordings_are_compared_at_the_times_from_before(tmp_path: Path) -> Non
     assert same.times == (BATCHES - 1) * ROWS  # what the frontier has closed
     record(tmp_path / "c", random.Random(2))
     assert not compare(Originals(tmp_path / "a"), Originals(tmp_path / "c")).equal
+
+
+@pytest.mark.parametrize("count", [3, 1024, 1025, 5000])
+def test_rows_numbered_by_a_task_are_written_as_any_others(tmp_path: Path, count: int) -> None:
+    """Their numbers are encoded in another way, and very many are one span. The rows, and their digest, are the same."""
+    schema = pa.schema([time_field("time", CLOCK), ("price", pa.int64()), ("tags", pa.list_(pa.string()))])
+    channel = Channel.create(tmp_path, schema, producers=["in"])
+    stamp = Numbered(NodeStart(0, 1000, 7), 3, "time")
+    rows = {"time": array_of([(0, 0, 0)] * count, CLOCK), "price": list(range(count)), "tags": [["a", None]] * count}
+    table = pa.table(rows, schema=schema)
+    with FileWriter(tmp_path, schema, "time", CLOCK, digests=True, stamp=stamp, in_order=True) as writer:
+        for at in range(0, count, 1000):
+            writer.write(table.slice(at, 1000))
+        files, times = writer.finish()
+    assert sum(rows for _, rows in times) + sum(span.rows for span in writer.spans) == count
+    assert len(writer.spans) == (count > 1024)
+    assert writer.unstamped is None
+    (file,) = files
+    written = channel.read_files([file])
+    assert written.column("price").to_pylist() == list(range(count))
+    found = times_of(written.column("time"), CLOCK)
+    assert found == [(1000, 0, 7 + 3 + (i << 16)) for i in range(count)]
+    assert [(span.low, span.high) for span in writer.spans] == [(found[0], found[-1])] * len(writer.spans)
+    with FileWriter(tmp_path, schema, "time", CLOCK, digests=True) as plain:
+        plain.write(written)
+        plain.finish()
+    assert plain.digest == writer.digest

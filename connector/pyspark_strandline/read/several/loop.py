@@ -95,11 +95,12 @@ class LoopPlanner:
         ends = {name: batch.end for name, batch in batches.items()}
         taken = {name: list(self._times(name, batch.commits)) for name, batch in batches.items()}
         stamps = [one for each in taken.values() for one in each]
+        behind: dict[str, list[Commit]] = {}
         if self._logs is not None:
             look = self._logs.look({name: ends[name].commit for name in before.consumed})
             others, waiting = look.arrivals, look.waiting
         else:
-            behind = {name: self._planners[name].waiting(ends[name]) for name in inputs.rounds_come_by}
+            behind = {name: list(self._planners[name].waiting(ends[name])) for name in inputs.rounds_come_by}
             others, waiting = [], [one.low for name, commits in behind.items() for one in self._times(name, commits)]
         outside = inputs.outside({name: end.frontier for name, end in ends.items()})
         rounds = before.rounds.after(inputs.graph, inputs.query, stamps, outside, waiting, others)
@@ -123,13 +124,22 @@ class LoopPlanner:
         self._check_bounds(taken, in_all, outside_rows, before.entered)
         self._warn(taken, rows, in_all, outside_rows, before.entered)
         consumed = {name: ends[name].commit for name in before.consumed}
-        waits = self._waiting(begin, batches, rounds.frontier)
+        waits = self._waiting(begin, batches, behind, rounds.frontier)
         self._check_lag(rounds.frontier, outside)
         loop = LoopPosition(rounds, in_all, outside_rows, known, consumed, entered=entered, waiting=waits)
         return Cut(ends, rounds.frontier, first, loop)
 
-    def _waiting(self, begin: Cut, batches: Mapping[str, ChannelBatch], frontier: Antichain) -> dict[str, Waiting]:
-        """Return the rows that wait on each link of a loop over the times of a clock. Raises if there are too many."""
+    def _waiting(
+        self, begin: Cut, batches: Mapping[str, ChannelBatch], behind: Mapping[str, list[Commit]], frontier: Antichain
+    ) -> dict[str, Waiting]:
+        """Return the rows that wait on each link of a loop over the times of a clock. Raises if there are too many.
+
+        Args:
+            begin: Where the batch begins.
+            batches: What it takes of each channel.
+            behind: The commits of each link that it does not take completely; nothing in a loop of several queries.
+            frontier: The frontier of the loop after it.
+        """
         if self._inputs.domain != CLOCK:
             return {}
         found = {}
@@ -141,8 +151,8 @@ class LoopPlanner:
                     came += commit.statement.times
                     came += [(span.high, span.rows) for span in commit.statement.spans]
             end = batches[name].end
-            behind = (each for each in self._planners[name].waiting(end) if not (each.version == end.commit and end.file))
-            unread = sum(commit.statement.rows for commit in behind if commit.statement is not None)
+            whole = [each for each in behind.get(name, ()) if not (each.version == end.commit and end.file)]
+            unread = sum(commit.statement.rows for commit in whole if commit.statement is not None)
             found[name] = replace(_of(begin).waiting.get(name, Waiting()).after(came, frontier), unread=unread)
             if self._max_waiting is not None and found[name].rows > self._max_waiting:
                 raise errors.loop_unbounded_waiting(name, found[name].rows, self._max_waiting)
