@@ -35,19 +35,20 @@ def prometheus_collector(reports: ProgressReports) -> Any:
         StrandlineError: ``STRANDLINE_PACKAGE_MISSING``.
     """
     try:
-        from prometheus_client.core import GaugeMetricFamily
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
     except ImportError:
         raise errors.package_missing("prometheus-client", "metrics") from None
 
     class Collector:
         def describe(self) -> Iterable[Any]:
-            return [GaugeMetricFamily(each.name, each.help, labels=each.labels) for each in METRICS]
+            families = {True: CounterMetricFamily, False: GaugeMetricFamily}
+            return [families[each.is_counter](each.name, each.help, labels=each.labels) for each in METRICS]
 
         def collect(self) -> Iterator[Any]:
-            families = {each.name: each for each in self.describe()}
+            families = {metric.name: family for metric, family in zip(METRICS, self.describe(), strict=True)}
             for query, values in reports.figures().items():
                 for figure in values:
-                    labels = [query] if figure.transform is None else [query, figure.transform]
+                    labels = [query] if figure.part is None else [query, figure.part]
                     families[figure.name].add_metric(labels, figure.value)
             yield from families.values()
 
@@ -74,7 +75,7 @@ def serve_prometheus(reports: ProgressReports, port: int = 9464, address: str = 
 
 
 def open_telemetry(reports: ProgressReports, meter: Any = None) -> list[Any]:
-    """Make an observable gauge of OpenTelemetry for each metric. It needs the extra ``otel``.
+    """Make an observable gauge or counter of OpenTelemetry for each metric. It needs the extra ``otel``.
 
     Args:
         reports: The reports.
@@ -99,18 +100,20 @@ def open_telemetry(reports: ProgressReports, meter: Any = None) -> list[Any]:
                 newest = (time.monotonic(), reports.figures())
             return newest[1]
 
-    def observe(name: str) -> Any:
+    def observe(name: str, part: str) -> Any:
         def callback(_: Any) -> Iterator[Any]:
             for query, values in figures().items():
                 for figure in values:
                     if figure.name == name:
-                        labels = {"query": query} | ({} if figure.transform is None else {"transform": figure.transform})
+                        labels = {"query": query} | ({} if figure.part is None else {part: figure.part})
                         yield metrics.Observation(figure.value, labels)
 
         return callback
 
+    made = {True: meter.create_observable_counter, False: meter.create_observable_gauge}
     return [
-        meter.create_observable_gauge(each.name, [observe(each.name)], unit=each.unit, description=each.help) for each in METRICS
+        made[each.is_counter](each.name, [observe(each.name, each.part or "")], unit=each.unit, description=each.help)
+        for each in METRICS
     ]
 
 
@@ -120,7 +123,7 @@ _LIKE_HASHED = re.compile("_[0-9a-f]{6}$")
 class SparkMetrics:
     """Gauges in Spark's metrics system, so that each of its sinks has them, as ``strandline.QUERY.METRIC``.
 
-    A metric of a transform has the transform at its end: ``strandline.hourly.transform_seconds.stage_1``. What is not known, or
+    A metric of a transform or a reason has it at its end: ``strandline.hourly.transform_seconds.stage_1``. What is not known, or
     not a number, is NaN. A query that was stopped has no gauges any more. One that ended with an error keeps them. Use it in a
     ``with`` block, or call :meth:`start` and :meth:`stop`.
 
@@ -161,10 +164,10 @@ class SparkMetrics:
         """Set the gauges to the present values."""
         for query, values in self._reports.figures().items():
             numbers: dict[str, Any] = {}
-            parts = _parts({figure.transform for figure in values if figure.transform is not None})
+            parts = _parts({figure.part for figure in values if figure.part is not None})
             for figure in values:
                 name = figure.name.removeprefix("strandline_")
-                key = name if figure.transform is None else f"{name}.{parts[figure.transform]}"
+                key = name if figure.part is None else f"{name}.{parts[figure.part]}"
                 numbers[key] = "Infinity" if math.isinf(figure.value) else figure.value
             with self._lock:  # a query may end meanwhile
                 if self._is_shown(query):

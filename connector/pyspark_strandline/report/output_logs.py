@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 from strandline.channel import Channel
 from strandline.channel.progress.query_producer_state import producer_of
 from strandline.errors import StrandlineError
+from strandline.ingest.late.lateness import REASONS
+from strandline.ingest.state.registrar_state import RegistrarState
 from strandline.report.history import History
 from strandline.time.antichain import Antichain
 
@@ -51,6 +53,16 @@ class OutputLogs:
     def frontiers(self) -> dict[str, Antichain]:
         """Return the present frontier of each output. One without a channel, or whose channel cannot be read, is left out."""
         return {output: frontier for output in self._paths if (frontier := self._frontier(output)) is not None}
+
+    def set_aside(self) -> dict[str, int] | None:
+        """Return how many rows an ingest has set aside, by each reason that there is; ``None`` if that is not known."""
+        if not self.is_ingest or self._frontier("rows") is None:
+            return None
+        try:
+            by = RegistrarState.of(self._channels["rows"].progress).entry(self._query).aside_by or {}
+        except StrandlineError:
+            return None
+        return {**dict.fromkeys(REASONS[1:], 0), **by}
 
     def moved(self) -> dict[str, Moved]:
         """Return the present frontier of each output, and when it moved. It reads further back in the logs."""

@@ -106,10 +106,19 @@ class QueryProgress:
             frontiers={output: each.frontier for output, each in moved.items()},
             detail="no batch has ended since the query was started",
         )
-        at = int(self.began * 1000)
+        at, set_aside = int(self.began * 1000), self._output_logs(facts["sink"]).set_aside()
         with self._lock:
             self.opened = ProgressReport(
-                self.id, self.run, self.name, facts["batch"], State.COMMITTED, level, at, transforms, batches=0
+                self.id,
+                self.run,
+                self.name,
+                facts["batch"],
+                State.COMMITTED,
+                level,
+                at,
+                transforms,
+                batches=0,
+                set_aside=set_aside,
             )
             if self.newest is None:
                 self._sources = facts["sources"]
@@ -123,9 +132,11 @@ class QueryProgress:
         taken = [self._taken.within(source) for source in facts["sources"]] if facts["sink"].get("v1") else []
         outputs = self._output_logs(facts["sink"])
         frontiers = outputs.frontiers() if outputs.is_ingest else {}
+        set_aside = outputs.set_aside()
 
         def made(*, operators: bool) -> ProgressReport:
-            return batch_report(facts, self.name, level, duration_ms, taken, frontiers, operators=operators)
+            report = batch_report(facts, self.name, level, duration_ms, taken, frontiers, operators=operators)
+            return replace(report, set_aside=set_aside)
 
         report = made(operators=False)
         read = frozenset(parent for each in report.transforms.values() for parent, _ in each.inputs.values())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import partial
 
@@ -24,6 +24,8 @@ from strandline.ingest.late.late_table import (
     pending,
     publish,
 )
+from strandline.ingest.late.lateness import MOVES_NOTHING
+from strandline.ingest.late.newest_aside import NewestAside
 from strandline.ingest.names import CORRECTIONS, OWN_PREFIX, PARKED
 from strandline.ingest.parked.files import with_stats
 from strandline.ingest.parked.lists import ParkedLists
@@ -32,7 +34,7 @@ from strandline.ingest.parked.release import Parking, Released, release_all
 from strandline.ingest.rejoin import joins_at, owner_id
 from strandline.ingest.state.parked_state import ParkedState
 from strandline.ingest.state.partition_state import PartitionState, states_of_partitions
-from strandline.ingest.state.query_entry import PendingState
+from strandline.ingest.state.query_entry import PendingState, QueryEntry
 from strandline.ingest.state.registrar_state import RegistrarState, own_names
 from strandline.json_value import JsonObject
 from strandline.time.antichain import Antichain
@@ -53,6 +55,10 @@ __all__ = [
 ]
 
 
+_SHOWN = 10
+"""So many partitions are listed in a text."""
+
+
 @dataclass(frozen=True)
 class PartitionStatus:
     """One partition: what it holds, when it last delivered anything, and how many of its rows were set aside.
@@ -71,11 +77,15 @@ class PartitionStatus:
     """How many of the rows that were set aside are dated too far ahead of the clock (``maxFuture``)."""
     generation: int = 1
     """How often the partition has joined. After :func:`rejoin_partitions`, ``holds`` is where it joins with the next batch."""
+    newest_aside: NewestAside | None = None
+    """The newest batch that set rows of it aside; ``None`` if there is none, or an older version wrote the state."""
 
     @property
     def delivered(self) -> str:
         """When the partition last delivered rows, in words."""
-        more = f"; {self.future} of its rows were set aside, dated in the future" if self.future else ""
+        newest = self.newest_aside
+        more = f"; {newest}" if newest is not None and newest.reason not in MOVES_NOTHING else ""
+        more += f"; {self.future} of its rows were set aside, dated in the future" if self.future else ""
         more += f"; it has rejoined, as generation {self.generation}" if self.generation > 1 else ""
         if self.last_ms is None:
             return f"no rows so far{more}"
@@ -105,6 +115,8 @@ class Status:
     unreadable: tuple[tuple[str, str], ...] = ()
     """Late tables that cannot be read, so their content is unknown: the table's path, the error."""
     future_without_partition: int = 0
+    aside_by_reason: Mapping[str, int] = field(default_factory=dict)
+    """How many rows of all partitions were set aside, by reason. Those that older versions set aside are missing."""
 
     @property
     def aside(self) -> int:
@@ -115,6 +127,26 @@ class Status:
     def future(self) -> int:
         """How many of them are dated too far ahead of the clock (``maxFuture``)."""
         return self.future_without_partition + sum(p.future for p in self.partitions)
+
+    @property
+    def aside_text(self) -> str:
+        """How many rows were set aside, why, and of which partitions, in words.
+
+        >>> from strandline.time.domain import int64
+        >>> closed = Antichain(int64)
+        >>> parts = [PartitionStatus(name, closed, 0, rows, None, False) for name, rows in (("b", 3), ("c", 0))]
+        >>> Status("/a", 7, closed, (), tuple(parts), 0, 1, closed, aside_by_reason={"late": 1, "null time": 3}).aside_text
+        '4 rows set aside (3 null time, 1 late): 3 of b, 1 without a partition that is known'
+        """
+        if not self.aside:
+            return "0 rows set aside"
+        by = sorted(self.aside_by_reason.items(), key=lambda entry: (-entry[1], entry[0]))
+        why = f" ({', '.join(f'{rows} {reason}' for reason, rows in by)})" if by else ""
+        of = sorted((p for p in self.partitions if p.aside), key=lambda p: (-p.aside, p.name))
+        shown = [f"{p.aside} of {p.name}" for p in of[:_SHOWN]]
+        shown += [f"{sum(p.aside for p in of[_SHOWN:])} of {len(of) - _SHOWN} more"] if len(of) > _SHOWN else []
+        shown += [f"{self.aside_without_partition} without a partition that is known"] if self.aside_without_partition else []
+        return f"{self.aside} row{'' if self.aside == 1 else 's'} set aside{why}: {', '.join(shown)}"
 
     def explain(self, at: Time | str | None = None) -> str:
         """Return why ``at`` (default: the frontier) is still open, with a line for each holder, or that it is closed.
@@ -151,8 +183,7 @@ class Status:
         idle = [p.name for p in self.partitions if p.idle_since is not None]
         policies = " and ".join(self.policies) or "no policy"
         lines = [f"{self.path}, version {self.version}, {len(self.partitions)} partitions by {policies}"]
-        future = f" ({self.future} of them dated in the future)" if self.future else ""
-        lines.append(f"{self.aside} rows set aside{future}" + (f", {self.parked_rows} parked ahead" if self.parked_rows else ""))
+        lines.append(f"{self.aside_text}" + (f", {self.parked_rows} parked ahead" if self.parked_rows else ""))
         if idle:
             lines.append(f"idle: {', '.join(idle[:10])}{' …' if len(idle) > 10 else ''}")
         again = [f"{p.name} (generation {p.generation})" for p in self.partitions if p.generation > 1]
@@ -208,6 +239,7 @@ def status_of(channel: Channel) -> Status:
                 any(time in frontier for time in known.holds),
                 state.future or 0,
                 1 if state.generation is None else state.generation,
+                NewestAside.of(state),
             )
         )
     entries = RegistrarState.of(channel.progress).entries.values()
@@ -226,7 +258,17 @@ def status_of(channel: Channel) -> Status:
         unpublished,
         unreadable,
         sum(entry.future or 0 for entry in entries),
+        aside_by_reason(entries),
     )
+
+
+def aside_by_reason(entries: Iterable[QueryEntry]) -> dict[str, int]:
+    """Return how many rows the queries of a channel have set aside, by reason."""
+    by: dict[str, int] = {}
+    for entry in entries:
+        for reason, rows in (entry.aside_by or {}).items():
+            by[reason] = by.get(reason, 0) + rows
+    return by
 
 
 def _unpublished(channel: Channel) -> tuple[tuple[tuple[str, str, int], ...], tuple[tuple[str, str], ...]]:

@@ -80,7 +80,7 @@ def test_the_stand_in_does_not_go_back_when_who_promised_more_is_done(tmp_path: 
         assert bench.holds() == {"a": [], "b": [9]}
     bench.run((3, "b", 4), now=99_001, **RUN)
     assert bench.late("t") == [(3,)]
-    assert bench.holds() == {"a": [], "b": [12]}  # what was announced before 9 will not come in time
+    assert bench.holds() == {"a": [], "b": [9]}  # rows that are set aside end no silence
     bench.run((12, "b", 5), now=99_002, **RUN)
     assert bench.frontier() == []
 

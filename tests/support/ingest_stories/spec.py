@@ -283,13 +283,14 @@ class Spec:
         mine = {name: partition for name, partition in self.partitions.items() if partition.owner == query}
         changed = self.policies.get(query, rules.policy) != rules.policy
         self.policies[query] = rules.policy
+        heard = {name for name, brought in news.items() if self._is_heard(rules.of(name)[1], brought, rules, planned)}
         for name, partition in mine.items():
             after, kind = rules.of(name)
-            if name in news:
+            if name in heard or (name in news and partition.waited):
                 partition.promised, partition.waited = now[name], True
             elif not partition.waited and (after is None or partition.rejoins):
                 partition.promised, partition.waited = on[name], True
-            if name in news or changed or partition.rejoins:
+            if name in heard or changed or partition.rejoins:
                 partition.heard = clock.listened
             partition.rejoins = False
             if kind[0] != "manifest":
@@ -313,11 +314,16 @@ class Spec:
             if partition.came is not None and not partition.dropped:
                 self._promise(partition, self._incomplete(name, partition, announced), moment)
         if not moment.snapshot:
-            self._stop_waiting(query, rules, news, clock, moment)
+            self._stop_waiting(query, rules, heard, clock, moment)
             self._give_up(query, announced)
         if not others and not self._others_hold(query) and self._ends(rules, announced):
             self.registrar = frozenset()
         self.settle()
+
+    def _is_heard(self, kind: tuple[Any, ...], brought: Iterable[Row], rules: Rules, planned: Planned) -> bool:
+        """Whether a partition brought anything but rows that are set aside: such rows end no silence."""
+        marks = kind[0] == "punctuated"
+        return any(not self._judge(row, rules, planned)[1] or (marks and row.mark is not None) for row in brought)
 
     def known_beforehand(self, rules: Rules, announced: Announcement | None) -> list[str]:
         """The partitions that an ingest has before they bring anything."""
@@ -396,11 +402,11 @@ class Spec:
         else:
             partition.promised, partition.soon = to_come, None
 
-    def _stop_waiting(self, query: str, rules: Rules, news: Mapping[str, Any], clock: Clock, moment: Moment) -> None:
+    def _stop_waiting(self, query: str, rules: Rules, heard: set[str], clock: Clock, moment: Moment) -> None:
         """Those that were silent for long are not waited for."""
         for name, partition in self.partitions.items():
             after = rules.of(name)[0]
-            if partition.owner == query and name not in news and partition.waited and after is not None and moment.to_end:
+            if partition.owner == query and name not in heard and partition.waited and after is not None and moment.to_end:
                 partition.waited = clock.listened - partition.heard < after
 
     def _give_up(self, query: str, announced: Announcement | None) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from strandline.channel import DataFile, WriterSession
 from strandline.ingest.clocks.moment import Moment
-from strandline.ingest.late.lateness import MOVES_NOTHING
+from strandline.ingest.late.lateness import MOVES_NOTHING, REASONS
 from strandline.ingest.parked.lists import ParkedLists
 from strandline.ingest.policies.policy import Observation
 from strandline.ingest.settings import Settings
@@ -67,6 +67,32 @@ class Batch:
             for key, n in report.aside.items():
                 aside[key] = aside.get(key, 0) + n
         return aside
+
+    @cached_property
+    def aside_by_reason(self) -> dict[str, int]:
+        """How many rows were set aside, by reason."""
+        found: dict[str, int] = {}
+        for (_, reason), rows in self.aside.items():
+            found[reason] = found.get(reason, 0) + rows
+        return found
+
+    @cached_property
+    def only_aside(self) -> frozenset[str]:
+        """The partitions all of whose rows were set aside, without a punctuation among them: nothing can be known by these."""
+        found = {name for report in self.reports for name in report.only_aside}
+        for report in self.reports:
+            if found:
+                found -= report.has_other_rows_of(found)
+        return frozenset(found)
+
+    @cached_property
+    def main_reason(self) -> dict[str, int]:
+        """For each partition that had rows set aside, why most of them were: the reason's place in ``REASONS``."""
+        most: dict[str, tuple[int, int]] = {}
+        for (partition, reason), rows in self.aside.items():
+            if partition is not None:
+                most[partition] = max(most.get(partition, (0, 0)), (rows, -REASONS.index(reason)))
+        return {name: -reason for name, (_, reason) in most.items()}
 
     @cached_property
     def aside_by_partition(self) -> dict[str, int]:

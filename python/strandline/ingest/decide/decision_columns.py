@@ -6,7 +6,7 @@ partition takes the plain path, which is also the specification. The tests check
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -37,11 +37,14 @@ def capability_updates(
     domain: TimeDomain,
     now: Mapping[str, int],
     counts: Mapping[str, Mapping[str, int]],
+    news: Mapping[str, Mapping[str, int]],
+    ended: Collection[str],
 ) -> tuple[Observations, CapabilityUpdates | None]:
     """Return the observations left to judge one by one, and what the other partitions hold and remember from now on.
 
     ``now`` has the numbers that are the same in every partition's state: the time, and the reading of the clock of silence.
     ``counts`` has what is added to numbers in their states, such as the rows of this batch that were set aside, by partition.
+    ``news`` has numbers that take the place of those in their states. ``ended`` has the keys that no state has any more.
     """
     if len(seen.columns.names) < MIN_COLUMNAR:
         return seen, None
@@ -54,7 +57,8 @@ def capability_updates(
         return seen, None
     columns, rows = seen.columns.where(columnar), rows[columnar]
     count = len(rows)
-    kept = [key for key in table.state if key not in now and not (now.keys() & _HEARD and key in _HEARD)]
+    gone = {*now, *ended, *(_HEARD if now.keys() & _HEARD else ())}
+    kept = [key for key in table.state if key not in gone]
     state = {key: table.state[key].where(rows) for key in kept}
     state |= {key: NullableInt64.constant(value, count) for key, value in now.items()}
     for key, by_partition in counts.items():
@@ -63,6 +67,12 @@ def capability_updates(
         more = np.array([by_partition.get(name, 0) for name in columns.names], dtype=np.int64)
         before = state.get(key, NullableInt64.none(count))
         state[key] = NullableInt64(np.where(before.valid, before.values, 0) + more, before.valid | (more > 0))
+    for key, by_partition in news.items():
+        if not by_partition:
+            continue
+        new = np.array([by_partition.get(name, -1) for name in columns.names], dtype=np.int64)
+        before = state.get(key, NullableInt64.none(count))
+        state[key] = NullableInt64(np.where(new < 0, before.values, new), before.valid | (new >= 0))
     state = {key: numbers for key, numbers in state.items() if numbers.valid.any()}
     moves = CapabilityUpdates(columns.names, np.maximum(table.times[rows], promised[columnar]), state)
     return Observations(seen.single, seen.columns.where(~columnar)), moves

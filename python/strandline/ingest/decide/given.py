@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,6 +20,7 @@ from strandline.ingest.settings import Settings
 from strandline.ingest.state.partition_state import PartitionState
 from strandline.ingest.state.query_entry import QueryEntry
 from strandline.ingest.state.registrar_state import RegistrarState
+from strandline.ingest.task.observations import Observations
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time, TimeDomain
 
@@ -121,6 +122,27 @@ class Given:
     def partitions(self) -> Mapping[str, ProducerState]:
         """The partitions by name."""
         return self.states.partitions
+
+    @cached_property
+    def seen(self) -> Observations:
+        """What the batch delivered, by partition, without those that are not waited for and had all their rows set aside.
+
+        Rows that are all set aside end no silence.
+        """
+        unheard = [name for name in self.batch.only_aside if name in self.states.idle]
+        return self.batch.seen.without(unheard) if unheard else self.batch.seen
+
+    @cached_property
+    def heard(self) -> Collection[str]:
+        """The partitions that delivered a row that was not set aside, or a punctuation."""
+        unheard = self.batch.only_aside
+        return {name for name in self.seen if name not in unheard} if unheard else self.seen
+
+    def counted(self, name: str, state: PartitionState) -> PartitionState:
+        """Return the state of a partition with what the batch set aside of it."""
+        batch = self.batch
+        aside, only = batch.aside_by_partition.get(name, 0), name in batch.only_aside
+        return state.counted(aside, batch.future.get(name, 0), batch.moment.now_ms, batch.main_reason.get(name, 0), only=only)
 
     @cached_property
     def ownership(self) -> Ownership:

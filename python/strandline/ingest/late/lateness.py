@@ -41,7 +41,7 @@ REASONS = (
     "time in the future",
     "punctuation in the future",
 )
-"""Why a row was set aside: the values of the late table's ``_reason``."""
+"""Why a row was set aside: the values of the late table's ``_reason``. Channels keep their places here, so none changes."""
 NULL_PARTITION, BAD_PARTITION, BAD_MARK, LATE, FUTURE, FUTURE_MARK = 4, 5, 6, 7, 9, 10
 MOVES_NOTHING = frozenset({REASONS[FUTURE], REASONS[FUTURE_MARK]})
 """The reasons of rows that count as if they had not come: neither do they move a promise, nor do they end a silence."""

@@ -62,6 +62,10 @@ class PartitionState(Record):
         dropped: When an operator dropped it, in ms since 1970.
         future: How many of the rows of ``aside`` were dated too far ahead of the clock.
         generation: How often it has joined.
+        aside_at: When rows of it were last set aside, in ms since 1970.
+        aside_rows: How many were set aside then.
+        aside_why: Why most of them were: the reason's place among those of the late table.
+        only_aside: Since when all rows that it delivers are set aside, in ms since 1970; ``None`` if its newest rows were not.
 
     >>> PartitionState.of("a", {"at": 5, "x": [1], "aside": 2}).changed(aside=3, heard=7).to_json()
     {'at': 5, 'x': [1], 'aside': 3, 'heard': 7}
@@ -81,6 +85,10 @@ class PartitionState(Record):
         "dropped": Key("dropped", anything),
         "future": Key("future", count),
         "generation": Key("generation", count),
+        "asideAt": Key("aside_at", moment),
+        "asideRows": Key("aside_rows", count),
+        "asideWhy": Key("aside_why", count),
+        "onlyAside": Key("only_aside", moment),
     }
     at: int | None = None
     aside: int | None = None
@@ -92,6 +100,10 @@ class PartitionState(Record):
     dropped: Any = None
     future: int | None = None
     generation: int | None = None
+    aside_at: int | None = None
+    aside_rows: int | None = None
+    aside_why: int | None = None
+    only_aside: int | None = None
 
     @classmethod
     def of(cls, name: str, value: Any) -> PartitionState:
@@ -102,10 +114,24 @@ class PartitionState(Record):
         """Return what the partition has promised: what it holds, or held when it fell silent."""
         return list(holds) if self.idle is None else self.idle.promised(holds.domain)
 
-    def counted(self, aside: int, future: int) -> PartitionState:
-        """Return the state with more rows that were set aside, some of them dated too far ahead of the clock."""
-        more = {"aside": (self.aside or 0) + aside} if aside else {}
-        return self.changed(**more, **({"future": (self.future or 0) + future} if future else {})) if aside or future else self
+    def counted(self, aside: int, future: int, at: int, why: int, *, only: bool) -> PartitionState:
+        """Return the state after a batch of which rows were set aside.
+
+        Args:
+            aside: How many. Nothing changes if there are none, but that the partition delivered other rows.
+            future: How many of them were dated too far ahead of the clock.
+            at: The moment, in ms since 1970.
+            why: Why most of them were set aside.
+            only: Whether it delivered nothing else.
+        """
+        state = self if only or self.only_aside is None else self.changed(only_aside=None)
+        if not aside:
+            return state
+        if only and state.only_aside is None:
+            state = state.changed(only_aside=at)
+        if future:
+            state = state.changed(future=(state.future or 0) + future)
+        return state.changed(aside=(state.aside or 0) + aside, aside_at=at, aside_rows=aside, aside_why=why)
 
 
 def states_of_partitions(progress: Progress, states: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, PartitionState]]:

@@ -14,6 +14,7 @@ from strandline.ingest.state.readers import (
     Unfit,
     anything,
     count,
+    counts,
     flag,
     listed,
     moment,
@@ -127,6 +128,7 @@ class QueryEntry(Record):
         late: The path of its late table, unless that is beside the channel.
         aside: How many rows were set aside that have no partition, or one that is not the query's.
         future: How many of all rows without a partition here were dated too far ahead of the clock.
+        aside_by: How many rows of any partition were set aside, by reason.
         aside_forgotten: How many rows of forgotten partitions were set aside.
         batch: The newest batch with rows: its number, how many rows, and the digest of their partitions and times.
         values: The same batch's number, and the digest of all columns of its rows.
@@ -146,6 +148,7 @@ class QueryEntry(Record):
         "late": Key("late", text),
         "aside": Key("aside", count),
         "future": Key("future", count),
+        "asideBy": Key("aside_by", counts),
         "asideForgotten": Key("aside_forgotten", count),
         "batch": Key("batch", row(number, count, anything)),
         "values": Key("values", row(number, anything)),
@@ -163,6 +166,7 @@ class QueryEntry(Record):
     late: str | None = None
     aside: int | None = None
     future: int | None = None
+    aside_by: Mapping[str, int] | None = None
     aside_forgotten: int | None = None
     batch: Sequence[Any] | None = None
     values: Sequence[Any] | None = None

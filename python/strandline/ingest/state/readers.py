@@ -14,6 +14,7 @@ __all__ = [
     "Unfit",
     "anything",
     "count",
+    "counts",
     "flag",
     "listed",
     "moment",
@@ -73,6 +74,15 @@ def count(value: Any) -> int:
     """
     if not is_number(value) or not 0 <= value < _MOST:
         raise Unfit
+    return value
+
+
+def counts(value: Any) -> JsonObject:
+    """Return how many there are of each of several things, by name."""
+    if not isinstance(value, dict):
+        raise Unfit
+    for each in value.values():
+        count(each)
     return value
 
 

@@ -87,6 +87,7 @@ class IngestTask:
         self._replays = start.replays(query, batch)
         self._aside: dict[tuple[str | None, str], int] = {}
         self._examples: dict[tuple[str | None, str], str] = {}
+        self._uncounted: set[str] = set()
 
     def write(self, rows: pa.RecordBatch | pa.Table) -> None:
         """Ingest rows.
@@ -119,7 +120,10 @@ class IngestTask:
         for mark, mask in marks:
             self._marks.add(column, mark, mask)
         self._observed.update(dict.fromkeys(self._moving(names, at, codes)))
-        aside = (codes != 0) & ~(silent & ~counted & (codes == LATE))
+        uncounted = silent & ~counted
+        if uncounted.any():
+            self._uncounted.update(names[i] for i in np.unique(at[uncounted & ((codes == 0) | (codes == LATE))]).tolist())
+        aside = (codes != 0) & ~(uncounted & (codes == LATE))
         if aside.any():
             self._set_aside(table, column, at, known, codes, aside)
         self._keep(table, times, at, known, keep)
@@ -144,7 +148,8 @@ class IngestTask:
         counts = self._stats[True].counts() if True in self._stats else {}
         digest = self._digest.result()
         seen = []
-        in_columns = set(columns.names) if columns is not None else ()
+        in_columns = set(columns.names) if columns is not None else set[str]()
+        aside = {name for name, _ in self._aside if name is not None}
         for name in self._observed:
             if name in in_columns:
                 continue
@@ -166,6 +171,7 @@ class IngestTask:
             self._start.tick,
             self._examples,
             self._future.result(),
+            frozenset(aside - in_columns - bounds.keys() - marks.keys() - self._uncounted),
         )
 
     def _stats_columns(self) -> ObservationColumns | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -42,6 +42,11 @@ class Observations(Mapping[str, Observation]):
                 single[columns.names[i]] = _both(single[columns.names[i]], columns.at(i), domain)
             columns = columns.where(~twice)
         return cls(single, columns)
+
+    def without(self, names: Collection[str]) -> Observations:
+        """Return the observations of the other partitions."""
+        left = np.array([name not in names for name in self.columns.names], dtype=np.bool_)
+        return Observations({name: seen for name, seen in self.single.items() if name not in names}, self.columns.where(left))
 
     @cached_property
     def _places(self) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, field
 
 from strandline.channel import DataFile, Span
@@ -43,6 +44,14 @@ class TaskReport:
     """For each entry of ``aside``, the time of one of its rows as it came, for messages."""
     future: FutureRows | None = None
     """The rows that were set aside because they are too far ahead of the clock."""
+    only_aside: frozenset[str] = frozenset()
+    """The partitions all of whose rows were set aside, without a punctuation among them."""
+
+    def has_other_rows_of(self, names: Set[str]) -> set[str]:
+        """Return those of these partitions of which the task has a row that was not set aside, or a punctuation."""
+        asked = names - self.only_aside
+        found = {seen.partition for seen in self.seen} & asked
+        return found if self.columns is None else found | (asked & set(self.columns.names))
 
     @property
     def written(self) -> list[DataFile]:

@@ -19,51 +19,62 @@ PREFIX = "strandline_"
 
 @dataclass(frozen=True)
 class Metric:
-    """A gauge. Its name has its unit at the end.
+    """A gauge, or a counter. Its name has its unit at the end, or ``_total``.
 
     Attributes:
         name: The name, as Prometheus has it.
         unit: The unit, as OpenTelemetry writes it.
         help: What it says.
-        per_transform: Whether there is a value for each transform, and not one for the query.
+        part: Of what there is a value each: ``transform`` or ``reason``; ``None`` if there is one for the query.
     """
 
     name: str
     unit: str
     help: str
-    per_transform: bool = False
+    part: str | None = None
+
+    @property
+    def is_counter(self) -> bool:
+        """Whether it only grows."""
+        return self.name.endswith("_total")
 
     @property
     def labels(self) -> tuple[str, ...]:
         """The names of its labels."""
-        return ("query", "transform") if self.per_transform else ("query",)
+        return ("query",) if self.part is None else ("query", self.part)
 
 
 METRICS: tuple[Metric, ...] = tuple(
-    Metric(f"{PREFIX}{name}", unit, text, per_transform)
-    for name, unit, text, per_transform in (
-        ("frontier_lag_seconds", "s", "How far the query's output frontier is behind. Alert on it, and on the next one.", False),
+    Metric(f"{PREFIX}{name}", unit, text, part)
+    for name, unit, text, part in (
+        ("frontier_lag_seconds", "s", "How far the query's output frontier is behind. Alert on it, and on the next one.", None),
         (
             "frontier_unmoved_seconds",
             "s",
             "How long the output frontier has stood, by its log; 0 if it is empty.",
-            False,
+            None,
         ),
-        ("frontier_elements", "{element}", "How many elements the output frontier has; 0: everything is closed.", False),
-        ("waiting_rows", "{row}", "How many rows of the input channels the query has not taken.", False),
-        ("backlog_seconds", "s", "The time that one worker needs for all known work.", False),
-        ("catch_up_seconds", "s", "The time until all known work is done.", False),
-        ("batch", "{batch}", "The number of the newest batch.", False),
-        ("report_level", "1", "How much is reported: 0 none, 1 minimal, 2 advanced.", False),
-        ("query_running", "1", "Whether the query runs: 1, or 0 when it has ended.", False),
-        ("query_failed", "1", "Whether the query has ended with an error: 1 or 0.", False),
-        ("failed_reports", "{report}", "How many reports of the query could not be made. The log says why.", False),
-        ("report_age_seconds", "s", "How old the report is from which these figures come.", False),
-        ("unreported_transforms", "{transform}", "How many transforms are not reported.", False),
-        ("transform_seconds", "s", "The time that a transform spent in the newest batch, over all of its tasks.", True),
-        ("transform_input_rows", "{row}", "How many elements a transform processed in the newest batch.", True),
-        ("transform_output_rows", "{row}", "How many elements a transform gave in the newest batch.", True),
-        ("transform_active_rows", "{row}", "How many elements a transform is processing.", True),
+        ("frontier_elements", "{element}", "How many elements the output frontier has; 0: everything is closed.", None),
+        ("waiting_rows", "{row}", "How many rows of the input channels the query has not taken.", None),
+        ("backlog_seconds", "s", "The time that one worker needs for all known work.", None),
+        ("catch_up_seconds", "s", "The time until all known work is done.", None),
+        ("batch", "{batch}", "The number of the newest batch.", None),
+        ("report_level", "1", "How much is reported: 0 none, 1 minimal, 2 advanced.", None),
+        ("query_running", "1", "Whether the query runs: 1, or 0 when it has ended.", None),
+        ("query_failed", "1", "Whether the query has ended with an error: 1 or 0.", None),
+        ("failed_reports", "{report}", "How many reports of the query could not be made. The log says why.", None),
+        ("report_age_seconds", "s", "How old the report is from which these figures come.", None),
+        ("unreported_transforms", "{transform}", "How many transforms are not reported.", None),
+        (
+            "rows_set_aside_total",
+            "{row}",
+            "How many rows an ingest has set aside since its first batch: they are in the late table, and in no result.",
+            "reason",
+        ),
+        ("transform_seconds", "s", "The time that a transform spent in the newest batch, over all of its tasks.", "transform"),
+        ("transform_input_rows", "{row}", "How many elements a transform processed in the newest batch.", "transform"),
+        ("transform_output_rows", "{row}", "How many elements a transform gave in the newest batch.", "transform"),
+        ("transform_active_rows", "{row}", "How many elements a transform is processing.", "transform"),
     )
 )
 """Every figure that is exported."""
@@ -71,11 +82,11 @@ METRICS: tuple[Metric, ...] = tuple(
 
 @dataclass(frozen=True)
 class Figure:
-    """A value of a metric. Without a transform it is the query's."""
+    """A value of a metric. Without a part, which is a transform or a reason, it is the query's."""
 
     name: str
     value: float
-    transform: str | None = None
+    part: str | None = None
 
 
 def output_frontiers(report: ProgressReport) -> dict[str, Antichain]:
@@ -178,6 +189,8 @@ def figures(
         value = known.get(metric.name.removeprefix(PREFIX))
         if value is not None:
             yield Figure(metric.name, float(value))
+    for reason, rows in (report.set_aside or {}).items():
+        yield Figure(f"{PREFIX}rows_set_aside_total", float(rows), reason)
     for name, each in report.transforms.items():
         if not each.is_reported:
             continue

@@ -57,6 +57,8 @@ class ProgressReport:
             them have a time of their own.
         reason: Why nothing is reported, with the level none.
         batches: How many batches the counts are of.
+        set_aside: For an ingest, how many rows it has set aside since its first batch, by reason. ``None``: it is no ingest, or
+            that is not known.
 
     Raises:
         StrandlineError: ``STRANDLINE_REPORT_INVALID`` if an input comes from a transform or an output that there is not, if the
@@ -74,6 +76,7 @@ class ProgressReport:
     operators: Mapping[str, TransformProgress] = field(default_factory=dict)
     reason: str | None = None
     batches: int = 1
+    set_aside: Mapping[str, int] | None = None
 
     def __post_init__(self) -> None:
         for graph in (self.transforms, self.operators):
@@ -178,6 +181,7 @@ class ProgressReport:
             "level": self.level.value,
             "at": self.at,
             "reason": self.reason,
+            "setAside": None if self.set_aside is None else dict(self.set_aside),
             "transforms": {name: each.to_json() for name, each in self.transforms.items()},
             "operators": {name: each.to_json() for name, each in self.operators.items()},
         }
@@ -211,6 +215,9 @@ class ProgressReport:
             if not isinstance(graph, dict):
                 raise errors.report_invalid(f"{name} is {str(graph)[:100]!r}, not an object")
             graphs.append({key: TransformProgress.from_json(each) for key, each in graph.items()})
+        set_aside = value.get("setAside")
+        if set_aside is not None and not _is_counts(set_aside):
+            raise errors.report_invalid(f"setAside is {str(set_aside)[:100]!r}, not numbers of rows by reason")
         return cls(
             value["query"],
             value["run"],
@@ -223,7 +230,12 @@ class ProgressReport:
             graphs[1],
             reason=value.get("reason"),
             batches=value["batches"],
+            set_aside=set_aside,
         )
+
+
+def _is_counts(value: Any) -> bool:
+    return isinstance(value, dict) and all(type(each) is int and each >= 0 for each in value.values())
 
 
 def _shape(graph: Mapping[str, TransformProgress]) -> dict[str, tuple[Any, ...]]:

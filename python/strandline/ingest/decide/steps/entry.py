@@ -45,6 +45,9 @@ def _with_rows(given: Given, entry: QueryEntry, changes: Changes) -> QueryEntry:
     without_partition = sum(n for (partition, _), n in given.batch.aside.items() if partition is None)
     if aside := changes.unplaced + without_partition:
         entry = entry.changed(aside=(entry.aside or 0) + aside)
+    if by := given.batch.aside_by_reason:
+        before = entry.aside_by or {}
+        entry = entry.changed(aside_by={**before, **{reason: before.get(reason, 0) + rows for reason, rows in by.items()}})
     if changes.unplaced_future:
         entry = entry.changed(future=(entry.future or 0) + changes.unplaced_future)
     if rows or entry.batch is None:  # a batch without rows is not a change by itself

@@ -28,7 +28,7 @@ def observe(given: Given, changes: Changes) -> Changes:
 
 def _at_once(given: Given, changes: Changes) -> tuple[Observations, Changes]:
     """Apply the observations that can be applied all at once, and return the others."""
-    table, seen, batch = given.progress.columns, given.batch.seen, given.batch
+    table, seen, batch = given.progress.columns, given.seen, given.batch
     snapshot = batch.moment.in_snapshot or given.entry.snapshot
     if table is None or snapshot or changes.adopted or given.ownership.claimed:
         return seen, changes
@@ -37,7 +37,11 @@ def _at_once(given: Given, changes: Changes) -> tuple[Observations, Changes]:
         now = given.clock.heard(given.policy, now)
     numbers = {key: value for key, value in now.to_json().items() if isinstance(value, int)}  # nothing else was set
     counts = {"aside": batch.aside_by_partition, "future": batch.future}
-    left, moves = decision_columns.capability_updates(seen, table, given.policy, given.settings.domain, numbers, counts)
+    newest = dict.fromkeys(batch.aside_by_partition, batch.moment.now_ms)
+    news = {"asideAt": newest, "asideRows": batch.aside_by_partition, "asideWhy": batch.main_reason}
+    left, moves = decision_columns.capability_updates(
+        seen, table, given.policy, given.settings.domain, numbers, counts, news, ended=("onlyAside",)
+    )
     return left, changes.then(Changes(moves=moves))
 
 
@@ -52,10 +56,9 @@ def _one_by_one(given: Given, changes: Changes, seen: Observations) -> Changes:
         state = given.state_of(name, changes) if known else PartitionState()
         again = resume(given, name, state) if name in given.states.idle else Resumed(state)
         donors |= again.donors
-        state = again.state.changed(at=batch.moment.now_ms)
-        state = state.counted(batch.aside_by_partition.get(name, 0), batch.future.get(name, 0))
+        state = given.counted(name, again.state.changed(at=batch.moment.now_ms))
         policy = given.policy.for_partition(name)
-        if policy.idle_after_ms is not None:
+        if policy.idle_after_ms is not None and (name in given.heard or not known):
             state = given.clock.heard(policy, state)
         recount = again.recounts or name in changes.recounts
         holds[name], states[name] = promise(given, observation, state, again.held, recount=recount)
@@ -68,7 +71,7 @@ def _rejoining(given: Given, changes: Changes) -> Changes:
     states: dict[str, PartitionState] = {}
     donors = frozenset[str]()
     for name, idle in given.states.idle.items():
-        if not idle.rejoins or name in given.batch.seen or not given.is_own(name, given.partitions[name]):
+        if not idle.rejoins or name in given.seen or not given.is_own(name, given.partitions[name]):
             continue
         state = given.state_of(name, changes)
         if state.idle is not None and (policy := given.policy_of(name)) is not None:
@@ -85,7 +88,7 @@ def _outside(given: Given, changes: Changes, names: Iterable[str]) -> Changes:
     states: dict[str, PartitionState] = {}
     partitions = given.partitions
     for name in names:
-        new = name not in given.batch.seen and name not in changes.holds
+        new = name not in given.seen and name not in changes.holds
         if new and name in partitions and given.is_own(name, partitions[name]):
             promised = promise_unseen(given, name, given.state_of(name, Changes()))
             if promised is not None:
@@ -98,7 +101,7 @@ def _end_snapshot(given: Given, changes: Changes) -> Changes:
     names = [
         name
         for name, known in given.partitions.items()
-        if name not in given.batch.seen
+        if name not in given.seen
         and name not in changes.holds
         and given.ownership.owns(known.owner)
         and PartitionState.of(name, known.state).soon is not None
@@ -107,18 +110,18 @@ def _end_snapshot(given: Given, changes: Changes) -> Changes:
 
 
 def _counted(given: Given, changes: Changes) -> Changes:
-    """Count the rows of partitions that delivered nothing else than rows which are set aside and move nothing."""
+    """Count the rows of partitions that delivered nothing else than rows which are set aside and end no silence."""
     batch = given.batch
     holds: dict[str, Antichain] = {}
     states: dict[str, PartitionState] = {}
     unplaced = [0, 0]
-    for name in batch.future:
-        if name in batch.seen:
+    for name, rows in batch.aside_by_partition.items():
+        if name in given.seen:
             continue
         known = given.partitions.get(name)
-        counts = batch.aside_by_partition[name], batch.future[name]
+        counts = rows, batch.future.get(name, 0)
         if name in changes.states or (known is not None and given.is_own(name, known)):
-            states[name] = given.state_of(name, changes).counted(*counts)
+            states[name] = given.counted(name, given.state_of(name, changes))
             if known is not None and name not in changes.holds:
                 holds[name] = known.holds
         else:  # it has not joined, or belongs to another query

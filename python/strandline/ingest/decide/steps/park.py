@@ -48,7 +48,7 @@ def _given(given: Given) -> Antichain:
 
 def _held_after(given: Given, changes: Changes) -> Iterable[Time]:
     """Return what the ingest's partitions hold together after this commit."""
-    names = [name for name, known in given.alive(changes) if given.is_own(name, known) or name in given.batch.seen]
+    names = [name for name, known in given.alive(changes) if given.is_own(name, known) or name in given.seen]
     held = [given.holds_of(name, changes) for name in names]
     held += [changes.holds[name] for name in given.ownership.joined if name in changes.holds]
     return [time for times in held for time in times]

@@ -50,7 +50,7 @@ def _taken_over(given: Given, name: str) -> Changes:
     if name.startswith(OWN_PREFIX):
         return Changes({name: known.holds})
     state = _adopted(given, name, known)
-    if name in given.batch.seen:
+    if name in given.seen:
         return Changes(states={name: state})
     promised = promise_unseen(given, name, state) if given.may_have_changed(name) else None
     holds, state = promised or (known.holds, state)
@@ -85,7 +85,7 @@ def _all_changed(given: Given, before: Policy | None, names: Iterable[str]) -> C
             state, held, again, more = resume(given, name, state)  # it was not waited for, and now is again
             donors, recount = donors | more, recount or again
         states[name] = state
-        if name in given.batch.seen:
+        if name in given.seen:
             recounts.update([name] * recount)
             continue
         holds[name], states[name] = _promised_under(given, name, state, policy, held, recount=recount)
@@ -127,7 +127,7 @@ def _claimed(given: Given, changes: Changes) -> Changes:
     holds: dict[str, Antichain] = {}
     states: dict[str, PartitionState] = {}
     for name in given.ownership.claimed:
-        if name not in changes.holds and name not in given.batch.seen:
+        if name not in changes.holds and name not in given.seen:
             state = _heard(given, name, changes.states.get(name) or PartitionState())
             holds[name], states[name] = promise(given, nothing(name), state, recount=name in changes.recounts)
     return Changes(holds, states)

@@ -35,7 +35,7 @@ def _silent(given: Given, changes: Changes) -> tuple[list[str], bool]:
         return decision_columns.silent_partitions(
             table,
             given.states,
-            [*given.batch.seen, *changes.rejoined] if changes.rejoined else given.batch.seen,
+            [*given.heard, *changes.rejoined] if changes.rejoined else given.heard,
             changes.holds,
             given.ownership.owns,
             lambda name, state: _is_silent(given, name, PartitionState.of(name, state)),
@@ -48,7 +48,7 @@ def _silent(given: Given, changes: Changes) -> tuple[list[str], bool]:
         if not given.is_own(name, known):
             continue
         holds, state = given.holds_of(name, changes), given.state_of(name, changes)
-        if name not in given.batch.seen and (state.idle is not None or (holds and _is_silent(given, name, state))):
+        if name not in given.heard and (state.idle is not None or (holds and _is_silent(given, name, state))):
             silent.append(name)
         elif holds:
             active = True

@@ -1,0 +1,67 @@
+"""What a partition's state says of the newest rows of it that were set aside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+from strandline.ingest.late.lateness import LATE, REASONS
+from strandline.ingest.state.partition_state import PartitionState
+
+__all__ = ["NewestAside"]
+
+
+@dataclass(frozen=True)
+class NewestAside:
+    """The newest batch that set rows of a partition aside.
+
+    Attributes:
+        rows: How many rows of the partition it set aside.
+        reason: Why most of them were: the late table's ``_reason``.
+        at_ms: When, in ms since 1970.
+        only_since_ms: Since when all rows that the partition delivers are set aside, in ms since 1970; ``None`` if its newest
+            rows were not.
+    """
+
+    rows: int
+    reason: str
+    at_ms: int
+    only_since_ms: int | None = None
+
+    @classmethod
+    def of(cls, state: PartitionState) -> NewestAside | None:
+        """Return what a state says; ``None`` if no row was set aside, or an older version of Strandline wrote the state.
+
+        >>> NewestAside.of(PartitionState().changed(aside=9, aside_rows=3, aside_why=2, aside_at=0))
+        NewestAside(rows=3, reason='unparsable time', at_ms=0, only_since_ms=None)
+        """
+        if state.aside_rows is None or state.aside_at is None:
+            return None
+        why = state.aside_why or 0
+        reason = REASONS[why] if 0 < why < len(REASONS) else f"reason {why}, which this version does not know"
+        return cls(state.aside_rows, reason, state.aside_at, state.only_aside)
+
+    @property
+    def late(self) -> bool:
+        """Whether most of the rows were late."""
+        return self.reason == REASONS[LATE]
+
+    def __str__(self) -> str:
+        """Say it in words.
+
+        >>> str(NewestAside(3, "unparsable time", 60_000, only_since_ms=0))
+        'all its rows since 1970-01-01T00:00:00Z were set aside, the newest 3 at 1970-01-01T00:01:00Z: unparsable time'
+        >>> str(NewestAside(1, "late", 60_000))
+        '1 row of it was set aside at 1970-01-01T00:01:00Z: late'
+        """
+        at = _shown(self.at_ms)
+        if self.only_since_ms is not None:
+            return (
+                f"all its rows since {_shown(self.only_since_ms)} were set aside, the newest {self.rows} at {at}: {self.reason}"
+            )
+        one = self.rows == 1
+        return f"{self.rows} row{'' if one else 's'} of it {'was' if one else 'were'} set aside at {at}: {self.reason}"
+
+
+def _shown(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, timezone.utc).isoformat().replace("+00:00", "Z")
