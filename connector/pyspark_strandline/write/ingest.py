@@ -12,7 +12,7 @@ from pyspark_strandline.options import IngestOptions
 from pyspark_strandline.write import errors
 from pyspark_strandline.write.ingest_sink import settings_of
 from strandline.ingest import Policy, parse_policy
-from strandline.ingest.future import AUTO, OFF
+from strandline.ingest.bounds.future import AUTO, OFF
 from strandline.ingest.policies.arguments import as_policy_error
 from strandline.time.domain import TimeDomain
 from strandline.time.duration import Duration
@@ -34,8 +34,11 @@ def ingest(
     partitions: Sequence[str] | None = None,
     on_late: str = "setAside",
     late_path: str | None = None,
+    late_columns: str | Sequence[str] = (),
+    late_retention: str | timedelta | None = None,
     max_ahead: str | int | timedelta | None = None,
     max_future: str | timedelta | None = "auto",
+    max_set_aside: str | int | None = None,
     domain: TimeDomain | str | None = None,
     corrections: bool = False,
     take_over: bool = False,
@@ -60,10 +63,16 @@ def ingest(
             (``kafka-*``). ``None`` lets any partition join at the position of the slowest known one.
         on_late: ``"setAside"`` or ``"fail"``, see above.
         late_path: The Delta table for the rows that are set aside (default: ``path`` + ``_late``).
+        late_columns: Columns that only the late table has, and the channel has not, such as Kafka's ``key``, ``value`` and
+            ``offset``: what came, as it came.
+        late_retention: For how long rows stay in the late table (default: for good), such as ``"30 days"``. Older ones are
+            deleted about once an hour, also those that were not readmitted.
         max_ahead: Rows that are farther ahead of the frontier stay out of the channel until the frontier comes near.
         max_future: Rows that are dated farther ahead of the clock than this are set aside, and move no promise. ``"auto"`` is
             ``"1 day"`` for timestamps, unless the policy is a manifest; a stream of bookings or forecasts needs more. ``"off"``
             or ``None`` lets a row have any time.
+        max_set_aside: How many rows of a batch may be set aside: ``"1%"`` of its rows, or ``"100 rows"``. A batch of which more
+            are stops the query with ``STRANDLINE_SET_ASIDE_LIMIT``, and nothing of it is written (default: any number).
         domain: The domain of the times (default: that of the column).
         corrections: Whether the times become ``product(event, correction)``, which :func:`readmit` needs.
         take_over: Whether to take over partitions that another query's ingest holds; its next batch fails.
@@ -94,6 +103,13 @@ def ingest(
         options["partitions"] = json.dumps(list(partitions))
     if late_path is not None:
         options["latePath"] = late_path
+    if late_columns:
+        options["lateColumns"] = json.dumps([late_columns] if isinstance(late_columns, str) else list(late_columns))
+    if late_retention is not None:
+        with as_policy_error():
+            options["lateRetention"] = str(Duration.of(late_retention, "late_retention"))
+    if max_set_aside is not None:
+        options["maxSetAside"] = str(max_set_aside)
     options |= _bounds(max_ahead, max_future)
     if domain is not None:
         options["domain"] = str(domain)

@@ -14,7 +14,7 @@ from strandline.channel import Channel
 from strandline.channel.statements.statement import REGISTRAR
 from strandline.cli.arguments import AsJson, ChannelPath, Most, StorageOptions, storage_of
 from strandline.cli.output import clean, console, line, print_json, table
-from strandline.ingest.admin import status_of
+from strandline.ingest.admin import PartitionStatus, status_of
 from strandline.ingest.state.registrar_state import RegistrarState
 from strandline.report.explanation import moment
 
@@ -27,7 +27,15 @@ def inspect(path: ChannelPath, most: Most = 20, storage: StorageOptions = None, 
     body = _state(channel, most) | {"sizes": _sizes(channel)}
     ingest = status_of(channel) if RegistrarState.of(channel.progress).entries else None
     if ingest is not None:
-        body["ingest"] = {"policies": list(ingest.policies), "setAside": ingest.aside, "parked": ingest.parked_rows}
+        body["ingest"] = {
+            "policies": list(ingest.policies),
+            "setAside": ingest.aside,
+            "setAsideByReason": dict(ingest.aside_by_reason),
+            "parked": ingest.parked_rows,
+        }
+        partitions = {each.name: each for each in ingest.partitions}
+        for each in body["producers"]:
+            each["setAside"] = _aside(partitions.get(each["name"]))
     if as_json:
         print_json(body)
         return
@@ -125,6 +133,30 @@ def _sizes(channel: Channel) -> dict[str, int | None]:
     }
 
 
+def _aside(partition: PartitionStatus | None) -> dict[str, Any] | None:
+    """Return what is said of the rows of a partition that were set aside; ``None`` if there are none."""
+    if partition is None or not partition.aside:
+        return None
+    newest = partition.newest_aside
+    if newest is None:
+        return {"rows": partition.aside, "newestRows": None, "reason": None, "time": None, "onlySince": None}
+    since = newest.only_since_ms
+    return {
+        "rows": partition.aside,
+        "newestRows": newest.rows,
+        "reason": newest.reason,
+        "time": moment(newest.at_ms),
+        "onlySince": None if since is None else moment(since),
+    }
+
+
+def _aside_shown(aside: dict[str, Any] | None) -> str:
+    if aside is None:
+        return ""
+    why = "" if aside["reason"] is None else f" ({aside['reason']})"
+    return f"{aside['rows']}{why}" + ("" if aside["onlySince"] is None else f", all since {aside['onlySince']}")
+
+
 def _shown(body: dict[str, Any]) -> Group:
     head = [
         f"{body['channel']}, version {body['version']} ({body['changed']}), times of {body['domain']} in {body['timeColumn']}",
@@ -137,13 +169,14 @@ def _shown(body: dict[str, Any]) -> Group:
             ", ".join(each["holds"]) or "nothing",
             "←" if each["holdsBack"] else "",
             "closed" if each["session"] is None else f"gone: {each['session']}" if each["gone"] else each["session"],
+            *([_aside_shown(each["setAside"])] if "ingest" in body else []),
         )
         for each in body["producers"]
     ]
     parts: list[Any] = [
         *(Text(clean(text)) for text in head),
         Text(),
-        table(("producer", "holds", "holds back", "open in"), rows),
+        table(("producer", "holds", "holds back", "open in", *(["set aside"] if "ingest" in body else [])), rows),
     ]
     if body["producersNotListed"]:
         parts.append(Text(f"and {body['producersNotListed']} more"))

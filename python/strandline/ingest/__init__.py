@@ -21,6 +21,7 @@ from strandline.ingest.clocks.moment import Moment
 from strandline.ingest.driver import Ingest
 from strandline.ingest.forget import forget_partitions
 from strandline.ingest.late.readmit import Readmitted, readmit
+from strandline.ingest.late.retention import purge_late_rows
 from strandline.ingest.leftovers import remove_unnamed_parked
 from strandline.ingest.policies.bounded import Bounded
 from strandline.ingest.policies.composed import Composed
@@ -64,6 +65,7 @@ __all__ = [
     "parse_policy",
     "publish_late_rows",
     "punctuated",
+    "purge_late_rows",
     "readmit",
     "rejoin_partitions",
     "release_parked",

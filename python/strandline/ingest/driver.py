@@ -21,15 +21,16 @@ from strandline.delta.storage import open_store
 from strandline.delta.table import different_columns
 from strandline.errors import StrandlineError, printable
 from strandline.ingest import errors
+from strandline.ingest.bounds.future import FutureRows, future_warning
 from strandline.ingest.clocks.moment import Moment
 from strandline.ingest.clocks.tick import Tick
 from strandline.ingest.decide.batch import Batch
 from strandline.ingest.decide.decision import Decision, decide
 from strandline.ingest.decide.partition_states import PartitionStates
-from strandline.ingest.future import FutureRows, future_warning
-from strandline.ingest.late.aside_warning import aside_warning
+from strandline.ingest.late.aside_warning import aside_warning, rows_by_reason
 from strandline.ingest.late.late_table import LateTable, check_storage, missing, pending, publish
 from strandline.ingest.late.lateness import MOVES_NOTHING
+from strandline.ingest.late.retention import purge_late_rows
 from strandline.ingest.names import CORRECTIONS, PARKED, partition_name_problem
 from strandline.ingest.parked.lists import ParkedLists
 from strandline.ingest.parked.release import near, parked_beyond
@@ -50,6 +51,7 @@ __all__ = ["Ingest"]
 
 _log = logging.getLogger(__name__)
 _MOST = (1 << 63) - 1
+_PURGE_SECONDS = 3600.0
 
 
 class Ingest:
@@ -73,6 +75,7 @@ class Ingest:
         self._refused: tuple[str, int] | None = None  # a batch that was refused before anything of its commit was written
         self._changed: set[str] | None = set()  # by outside changes that no commit has applied yet; None: any
         self._published: dict[str, int] = {}
+        self._purge_at = 0.0  # by the monotonic clock
         self._possible: set[str] = set()  # names from the policy that were checked
         self._outside: dict[str, tuple[ProducerState, tuple[Time, ...]]] = {}  # so that only changes are computed again
 
@@ -236,6 +239,7 @@ class Ingest:
         else:
             self._entered, self._changed = moment.run, set()
         self._publish(channel, transaction[0], {file.path: file for file in _late_files(reports)})
+        self._purge()
         return outcome.committed
 
     def _append(
@@ -268,6 +272,7 @@ class Ingest:
             parked_lists=self._parked_lists,
         )
 
+        self._check_set_aside(batch)
         decision: Decision | None = None
 
         def decided() -> Append | None:
@@ -294,6 +299,14 @@ class Ingest:
             self._log_aside(batch)
         return outcome
 
+    def _check_set_aside(self, batch: Batch) -> None:
+        """Raise if more rows of a batch are set aside than the settings allow."""
+        rows, read, limit = sum(batch.aside.values()), batch.read[0], self.settings.max_set_aside
+        if limit is not None and not limit.allows(rows, read):
+            self._refused = batch.transaction
+            which = rows_by_reason(batch.aside, batch.examples)
+            raise errors.set_aside_limit_exceeded(self.settings.path, batch.transaction[1], rows, read, limit, which)
+
     def _log_future(self, batch: Batch) -> None:
         """Log, once a batch, that rows were set aside because they are too far ahead of the clock."""
         found, bound = FutureRows.together([r.future for r in batch.reports if r.future is not None]), self.settings.future
@@ -307,8 +320,8 @@ class Ingest:
         """Log, once a batch, that rows were set aside, but for those that :meth:`_log_future` has told of."""
         told = {key: rows for key, rows in batch.aside.items() if key[1] not in MOVES_NOTHING or self.settings.future is None}
         if told:
-            examples = {key: text for report in batch.reports for key, text in report.examples.items()}
-            _log.warning("%s", aside_warning(self.settings.path, self.settings.late_path, told, examples, batch.read[0]))
+            settings = self.settings
+            _log.warning("%s", aside_warning(settings.path, settings.late_path, told, batch.examples, batch.read[0]))
 
     def _assign_query(self, channel: Channel, transaction: tuple[str, int], files: Sequence[DataFile]) -> tuple[int, int]:
         """Call :meth:`LateTable.assign_query` for a batch with late rows. Raises also when one of their files is missing."""
@@ -404,6 +417,17 @@ class Ingest:
                     where = check_storage(path, self.settings.path, self.settings.late_path)
                     publish(where, publication, self.settings.storage)
                 self._published[publication.query] = publication.batch
+
+    def _purge(self) -> None:
+        """Delete late rows that are older than they are kept. What fails is tried again later: no row depends on it."""
+        settings, now = self.settings, time.monotonic()
+        if settings.late_retention is None or now < self._purge_at:
+            return
+        self._purge_at = now + _PURGE_SECONDS
+        try:
+            purge_late_rows(settings.path, settings.late_retention, settings.storage, late_path=settings.late_path)
+        except StrandlineError as error:
+            _log.warning("old rows of %s were not deleted: %s", settings.late_path, error)
 
     # ------------------------------------------------------------------------------------------------------- the tables
 

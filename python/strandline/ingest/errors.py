@@ -139,6 +139,14 @@ def late_file_missing_in_batch(file: str, rows: int, path: str, batch: int) -> I
     )
 
 
+def late_columns_invalid(name: str, role: str) -> IngestError:
+    return IngestError(
+        "STRANDLINE_LATE_COLUMN_INVALID",
+        f"lateColumns has {name!r}, which {role}.",
+        "Name columns of the rows that only the late table is to have, such as the raw record of a message broker.",
+    )
+
+
 def max_future_invalid(bound: object, domain: object) -> IngestError:
     return IngestError(
         "STRANDLINE_MAX_FUTURE_INVALID",
@@ -150,6 +158,14 @@ def max_future_invalid(bound: object, domain: object) -> IngestError:
 def not_a_table_late(path: str) -> ChannelError:
     return ChannelError(
         "STRANDLINE_NOT_A_TABLE", f"There is no late table at {path}.", "Give the current path of the late table."
+    )
+
+
+def option_invalid_max_set_aside(value: object) -> IngestError:
+    return IngestError(
+        "STRANDLINE_OPTION_INVALID",
+        f"maxSetAside is {value!r}.",
+        "Give a share of a batch's rows, such as '1%', or a number of rows, such as '100 rows'.",
     )
 
 
@@ -385,6 +401,16 @@ def replay_differs(batch: int, query: str, path: str, rows: int, replayed: int, 
         "queries with the same id (a copied checkpoint) cannot write to one channel: give the second query its own "
         "checkpoint. If the source does not repeat its rows, or a column is computed anew (uuid(), rand()), call "
         "accept_replay(path, query) to keep the committed rows.",
+    )
+
+
+def set_aside_limit_exceeded(path: str, batch: int, rows: int, read: int, limit: object, which: str) -> IngestError:
+    return IngestError(
+        "STRANDLINE_SET_ASIDE_LIMIT",
+        f"Of the {read} rows of batch {batch} for {path}, {rows} would be set aside, and maxSetAside is {limit}. {which}. "
+        "Nothing of the batch was written.",
+        "Repair what sends these rows. The batch comes again with the same rows: to let it pass, start the query with a greater "
+        "maxSetAside (max_set_aside in ingest), or without it.",
     )
 
 

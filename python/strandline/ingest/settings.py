@@ -15,15 +15,16 @@ from strandline.channel.write.create import channel_schema, nullable_field
 from strandline.delta.storage import location_of
 from strandline.errors import IngestError
 from strandline.ingest import errors
+from strandline.ingest.bounds.future import AUTO, FutureBound, future_bound
+from strandline.ingest.bounds.set_aside_limit import SetAsideLimit
 from strandline.ingest.columns.time_column import check_type, default_domain
-from strandline.ingest.future import AUTO, FutureBound, future_bound
 from strandline.ingest.names import late_path_beside, only_name, partition_name_problem
 from strandline.ingest.policies.arguments import as_policy_error
 from strandline.ingest.policies.bounded import find_coordinate
 from strandline.ingest.policies.policy import Policy
 from strandline.ingest.policy_calls import calling
 from strandline.time.arrow import arrow_type, time_field
-from strandline.time.domain import Time, TimeDomain, parse_domain, product
+from strandline.time.domain import Time, TimeDomain, parse_domain, product, timestamp
 from strandline.time.duration import Duration
 
 __all__ = ["LATE_COLUMNS", "Settings"]
@@ -65,6 +66,9 @@ class Settings:
     corrections: bool = False
     take_over: bool = False
     merge_schema: bool = False
+    late_columns: tuple[str, ...] = ()
+    late_retention: Duration | None = None
+    max_set_aside: SetAsideLimit | None = None
     storage: dict[str, str] | None = field(default=None, repr=False)
 
     @classmethod
@@ -85,6 +89,9 @@ class Settings:
         corrections: bool = False,
         take_over: bool = False,
         merge_schema: bool = False,
+        late_columns: str | Sequence[str] = (),
+        late_retention: str | timedelta | Duration | None = None,
+        max_set_aside: str | int | None = None,
         storage: Mapping[str, str] | None = None,
     ) -> Settings:
         """Build the settings, and check everything that can be checked without a row.
@@ -107,13 +114,18 @@ class Settings:
             take_over: Whether to take over other ingests' partitions.
             merge_schema: Whether columns that the channel and the late table lack are added to them, and those that the rows lack
                 are null there.
+            late_columns: The columns that only the late table has.
+            late_retention: For how long rows stay in the late table (default: for good).
+            max_set_aside: How many rows of a batch may be set aside: ``"1%"`` or ``"100 rows"`` (default: any).
             storage: The options of the storage.
 
         Raises:
             StrandlineError: An argument is invalid. The error names it.
         """
         columns = (partition,) if isinstance(partition, str) else tuple(partition)
+        late_only = (late_columns,) if isinstance(late_columns, str) else tuple(dict.fromkeys(late_columns))
         _check_columns(schema, time, columns, policy)
+        _check_late_columns(schema, late_only, [time, *columns, *policy_columns(policy)])
         field = schema.field(time)
         found = default_domain(field) if domain is None else parse_domain(domain) if isinstance(domain, str) else domain
         check_type(field, found)
@@ -138,6 +150,9 @@ class Settings:
             corrections=corrections,
             take_over=take_over,
             merge_schema=merge_schema,
+            late_columns=late_only,
+            late_retention=_retention(late_retention),
+            max_set_aside=None if max_set_aside is None else SetAsideLimit.of(max_set_aside),
             storage=dict(storage) if storage else None,
         )
         channel_schema(result.channel_schema, time, None)  # raises for names and types that Delta cannot have
@@ -179,9 +194,10 @@ class Settings:
 
     @cached_property
     def channel_schema(self) -> pa.Schema:
-        """The channel's columns: the rows' own columns, with the time column in its domain's type."""
+        """The channel's columns: the rows' own columns but those of the late table alone; the time's has its domain's type."""
         field = time_field(self.time, self.channel_domain)
-        return pa.schema([field if f.name == self.time else nullable_field(f) for f in self.schema])
+        own = [f for f in self.schema if f.name not in self.late_columns]
+        return pa.schema([field if f.name == self.time else nullable_field(f) for f in own])
 
     @cached_property
     def late_schema(self) -> pa.Schema:
@@ -204,7 +220,7 @@ class Settings:
 def _check_columns(schema: pa.Schema, time: str, partition: Sequence[str], policy: Policy) -> None:
     """Raise unless the rows have each column that plays a role once, of a type that can play it, and none of the late table's."""
     named = {"time": [time], "partition": list(partition)}
-    named["policy"] = [c for _, need in policy_needs(policy) for c in (need.mark, need.silent) if c]
+    named["policy"] = policy_columns(policy)
     for what, names in named.items():
         for name in names:
             if schema.names.count(name) != 1:
@@ -216,6 +232,30 @@ def _check_columns(schema: pa.Schema, time: str, partition: Sequence[str], polic
     taken = sorted(name for name in schema.names if name.lower() in LATE_COLUMNS)  # Delta has no two that differ in case
     if taken:
         raise errors.column_reserved(taken)
+
+
+def policy_columns(policy: Policy) -> list[str]:
+    """Return the columns that a policy looks at."""
+    return [c for _, need in policy_needs(policy) for c in (need.mark, need.silent) if c]
+
+
+def _check_late_columns(schema: pa.Schema, late_only: Sequence[str], taken: Sequence[str]) -> None:
+    """Raise unless the rows have each column that only the late table is to have, and it plays no other role."""
+    for name in late_only:
+        if name in taken:
+            raise errors.late_columns_invalid(name, "is the time, a partition column, or a column of the policy")
+        if schema.names.count(name) != 1:
+            raise errors.late_columns_invalid(name, f"is no column of the rows; they have {', '.join(schema.names)}")
+
+
+def _retention(value: str | timedelta | Duration | None) -> Duration | None:
+    """Return for how long late rows stay. Raises :class:`PolicyError` if this is no duration of time."""
+    if value is None:
+        return None
+    with as_policy_error():
+        found = Duration.of(value, "lateRetention")
+        found.within(timestamp, "lateRetention")
+    return found
 
 
 def _check_partitions(partitions: Sequence[str]) -> None:

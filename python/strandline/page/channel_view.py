@@ -12,11 +12,13 @@ from strandline.channel.statements.statement import REGISTRAR
 from strandline.delta.log import moment_of
 from strandline.delta.store_errors import without_secrets
 from strandline.errors import StrandlineError, printable
+from strandline.ingest.admin import aside_by_reason
+from strandline.ingest.late.newest_aside import NewestAside
 from strandline.ingest.state.partition_state import PartitionState
 from strandline.ingest.state.query_entry import QueryEntry
 from strandline.ingest.state.registrar_state import RegistrarState
 from strandline.page.cursor import Cursor, texts
-from strandline.page.model import ChannelView, Distance, Holding, Late, Problem, RowsByTime
+from strandline.page.model import Aside, ChannelView, Distance, Holding, Late, Problem, RowsByTime
 from strandline.report.holders import kind_of
 
 __all__ = ["late_counts", "problem_of", "view_of"]
@@ -24,6 +26,7 @@ __all__ = ["late_counts", "problem_of", "view_of"]
 _BUCKETS = 60
 _MOST_MOVES = 12
 _MOST_HELD = 20
+_MOST_ASIDE = 10
 
 
 def view_of(cursor: Cursor, id: str, label: str, *, most: int, now_ms: int, stale_after: float) -> ChannelView:  # noqa: A002
@@ -146,6 +149,7 @@ def late_counts(cursor: Cursor) -> Late | None:
         return None
     aside = sum((entry.aside or 0) + (entry.aside_forgotten or 0) for entry in entries.values())
     total, parked = aside, 0
+    newest: list[Aside] = []
     for name, state in cursor.states:
         memory = state.state
         if not isinstance(memory, dict):
@@ -154,8 +158,13 @@ def late_counts(cursor: Cursor) -> Late | None:
             parked += _count(memory.get("rows"))
         elif kind == "partition":
             total += _count(memory.get("aside"))
+            if "asideAt" in memory and (found := NewestAside.of(PartitionState.of(name, memory))) is not None:
+                newest.append(Aside(printable(name), found.rows, printable(found.reason), found.at_ms, found.only_since_ms))
     policies = dict.fromkeys(printable(entry.policy) for entry in entries.values() if entry.policy is not None)
-    return Late(total, aside, parked, tuple(policies), ())
+    reasons = sorted(aside_by_reason(entries.values()).items(), key=lambda entry: (-entry[1], entry[0]))
+    last = heapq.nsmallest(_MOST_ASIDE, newest, key=lambda each: (each.only_since_ms is None, -each.ms, each.partition))
+    shown = tuple((printable(reason), rows) for reason, rows in reasons[:_MOST_ASIDE])
+    return Late(total, aside, parked, tuple(policies), (), shown, tuple(last))
 
 
 def _count(value: object) -> int:

@@ -132,6 +132,25 @@ class Unread:
 
 
 @dataclass(frozen=True)
+class Aside:
+    """The newest batch that set rows of a partition aside.
+
+    Attributes:
+        partition: The partition's name.
+        rows: How many rows of it the batch set aside.
+        reason: Why most of them were.
+        ms: When, in ms since 1970.
+        only_since_ms: Since when all rows of the partition are set aside; ``None`` if its newest rows were not.
+    """
+
+    partition: str
+    rows: int
+    reason: str
+    ms: int
+    only_since_ms: int | None
+
+
+@dataclass(frozen=True)
 class Late:
     """Rows that an ingest set aside or parked.
 
@@ -142,6 +161,8 @@ class Late:
         policies: The policies of the channel's ingests, as text.
         tables: The late tables: each path with its rows, its number of commits, the moment of its newest one, and the reasons
             (``_reason``) that its files' statistics name; or a problem.
+        reasons: How many rows were set aside, by reason, the most first. Those that older versions set aside are missing.
+        newest: The partitions of which rows were set aside last, at most ten: those of which all rows are, the newest first.
     """
 
     aside: int
@@ -149,6 +170,8 @@ class Late:
     parked: int
     policies: tuple[str, ...]
     tables: tuple[LateTableView, ...]
+    reasons: tuple[tuple[str, int], ...] = ()
+    newest: tuple[Aside, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from strandline.channel.statements.statement import REGISTRAR
 from strandline.errors import StrandlineError
 from strandline.ingest import Status
 from strandline.ingest.admin import PartitionStatus, status_of
+from strandline.ingest.late.newest_aside import NewestAside
 from strandline.ingest.names import CORRECTIONS, PARKED
 from strandline.ingest.state.registrar_state import RegistrarState
 from strandline.report.explanation import moment
@@ -144,6 +145,9 @@ class Describer:
                 f"{runs}: the missing rows; or count them as cancelled in the manifest (in a growing one add the negative count)",
                 drop,
             )
+        newest = partition.newest_aside
+        if newest is not None and newest.only_since_ms is not None:
+            return Described("partition", f"{partition.delivered}; {query}", f"{_repair(newest)}; {silent}", drop)
         return Described(
             "partition",
             f"{partition.delivered}; {query}",
@@ -173,6 +177,16 @@ class Describer:
         if told:
             what = f"it waits for {told}; {what}"
         return Described("producer", what, release, drop)
+
+
+def _repair(newest: NewestAside) -> str:
+    """Return what lets a partition go on whose rows are all set aside."""
+    if newest.late:
+        return "rows of the partition that are in time: it sends rows before what it has promised, so see its clock"
+    return (
+        f"repair what sends its rows ({newest.reason}): its next rows that can be used go on. If the channel has corrections, "
+        "readmit(…, where=…) adds those that were set aside, with their times corrected"
+    )
 
 
 def _gone(owner: WriterSession) -> str:

@@ -31,7 +31,7 @@ from strandline.ingest import (
     readmit,
     status,
 )
-from strandline.ingest.future import FutureRows
+from strandline.ingest.bounds.future import FutureRows
 from strandline.report import verify
 from strandline.time.domain import lex, product, timestamp
 

@@ -68,6 +68,11 @@ class Batch:
                 aside[key] = aside.get(key, 0) + n
         return aside
 
+    @property
+    def examples(self) -> dict[tuple[str | None, str], str]:
+        """For each entry of :attr:`aside`, the time of one of its rows as it came."""
+        return {key: text for report in self.reports for key, text in report.examples.items()}
+
     @cached_property
     def aside_by_reason(self) -> dict[str, int]:
         """How many rows were set aside, by reason."""

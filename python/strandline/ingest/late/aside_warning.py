@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from strandline.errors import printable
 
-__all__ = ["aside_warning"]
+__all__ = ["aside_warning", "rows_by_reason"]
 
 _SHOWN = 10
 
@@ -31,15 +31,20 @@ def aside_warning(
     >>> text.partition(" Repair")[0]
     "/a: 3 of 20 rows were set aside in /a_late, and are in no result. 3 of partition b: unparsable time, such as 'soon'."
     """
-    most = sorted(by.items(), key=lambda entry: (-entry[1], str(entry[0])))
-    shown = "; ".join(_one(key, rows, examples.get(key)) for key, rows in most[:_SHOWN])
-    more = f"; and {len(most) - _SHOWN} more partitions or reasons" if len(most) > _SHOWN else ""
+    shown = rows_by_reason(by, examples)
     late_only = all(reason == "late" for _, reason in by)
     remedy = "Give the policy a longer delay if they are often late." if late_only else "Repair what sends them."
     return printable(
-        f"{path}: {sum(by.values())} of {read} rows were set aside in {late_path}, and are in no result. {shown}{more}. "
+        f"{path}: {sum(by.values())} of {read} rows were set aside in {late_path}, and are in no result. {shown}. "
         f"{remedy} readmit(…) adds them, if the channel has corrections."
     )
+
+
+def rows_by_reason(by: Mapping[tuple[str | None, str], int], examples: Mapping[tuple[str | None, str], str]) -> str:
+    """Return in words how many rows of which partition were set aside, and why, the most first. See :func:`aside_warning`."""
+    most = sorted(by.items(), key=lambda entry: (-entry[1], str(entry[0])))
+    shown = "; ".join(_one(key, rows, examples.get(key)) for key, rows in most[:_SHOWN])
+    return shown + (f"; and {len(most) - _SHOWN} more partitions or reasons" if len(most) > _SHOWN else "")
 
 
 def _one(key: tuple[str | None, str], rows: int, example: str | None) -> str:

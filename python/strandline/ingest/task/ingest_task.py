@@ -14,8 +14,8 @@ from strandline.channel.statements.commit_statement import MAX_MESSAGE_TIMES
 from strandline.channel.write.file_writer import conform
 from strandline.errors import IngestError
 from strandline.ingest import errors
+from strandline.ingest.bounds.future import FutureCheck
 from strandline.ingest.columns.time_column import EPOCH, UNPARSABLE, check_times, shown_value
-from strandline.ingest.future import FutureCheck
 from strandline.ingest.late.late_table import STAGED
 from strandline.ingest.late.lateness import BAD_MARK, BAD_PARTITION, FUTURE, FUTURE_MARK, LATE, NULL_PARTITION, REASONS, late_rows
 from strandline.ingest.late.promises import without_least
@@ -129,8 +129,10 @@ class IngestTask:
         self._keep(table, times, at, known, keep)
 
     def _committed_columns(self, table: pa.Table) -> pa.Table:
-        """Return the rows as a batch has them that is committed already: it was committed before the channel got a new column."""
+        """Return the rows with the channel's columns. A batch that is committed already may lack those that came after it."""
         columns = self._start.columns
+        if self._settings.late_columns:  # they may change when the query is started again
+            table = table.drop_columns(list(self._settings.late_columns))
         if not self._replays or columns is None:
             return table
         return table.select([name for name in table.column_names if name in columns])
@@ -313,6 +315,8 @@ class IngestTask:
         rows = table.set_column(
             table.schema.get_field_index(settings.time), settings.channel_schema.field(settings.time), channel_times
         )
+        if settings.late_columns:
+            rows = rows.drop_columns(list(settings.late_columns))
         ahead = self._parking.too_far(times)
         if ahead is not None and (ahead & keep).any():
             self._parking.write(rows, times, ahead & keep, self._under(times, at, known))

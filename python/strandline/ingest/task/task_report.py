@@ -6,8 +6,8 @@ from collections.abc import Set
 from dataclasses import dataclass, field
 
 from strandline.channel import DataFile, Span
+from strandline.ingest.bounds.future import FutureRows
 from strandline.ingest.clocks.tick import Tick
-from strandline.ingest.future import FutureRows
 from strandline.ingest.parked.parcel import Parked
 from strandline.ingest.policies.policy import Observation, ObservationColumns
 from strandline.time.domain import Time
