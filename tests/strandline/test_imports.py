@@ -35,7 +35,7 @@ FLOORS = [
     ["strandline.ingest.state"],
     ["strandline.ingest.parked"],
     ["strandline.ingest.policies"],
-    ["strandline.ingest.bounds.future"],
+    ["strandline.ingest.bounds"],
     ["strandline.ingest.policy_calls"],
     ["strandline.ingest.settings"],
     ["strandline.ingest.late"],

@@ -14,8 +14,8 @@ from strandline.channel import Channel
 from strandline.channel.statements.statement import REGISTRAR
 from strandline.cli.arguments import AsJson, ChannelPath, Most, StorageOptions, storage_of
 from strandline.cli.output import clean, console, line, print_json, table
-from strandline.ingest.admin import PartitionStatus, status_of
 from strandline.ingest.state.registrar_state import RegistrarState
+from strandline.ingest.status import PartitionStatus, status_of
 from strandline.report.explanation import moment
 
 __all__ = ["inspect", "watch"]

@@ -8,14 +8,12 @@ from typing import Any
 
 from strandline.errors import IngestError, PolicyError
 from strandline.ingest.admin import (
-    Status,
     accept_replay,
     drop_partitions,
     end_corrections,
     give_up_late_rows,
     publish_late_rows,
     release_parked,
-    status,
 )
 from strandline.ingest.clocks.moment import Moment
 from strandline.ingest.driver import Ingest
@@ -33,6 +31,7 @@ from strandline.ingest.policies.policy import Observation, Policy
 from strandline.ingest.policies.punctuated import Heartbeat, Punctuated
 from strandline.ingest.rejoin import rejoin_partitions
 from strandline.ingest.settings import Settings
+from strandline.ingest.status import Status, status
 from strandline.ingest.task.batch_start import BatchStart
 from strandline.ingest.task.ingest_task import IngestTask
 from strandline.ingest.task.task_report import TaskReport

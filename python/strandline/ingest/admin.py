@@ -1,18 +1,17 @@
-"""Operator actions on a running ingest: inspect its partitions, ask what holds back a time, give up a dead partition."""
+"""What an operator does with an ingest: give up a dead partition, publish or give up late rows, release parked ones."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
+from dataclasses import replace
 from functools import partial
 
 from strandline.channel import Channel, ProducerState, Progress, Span, WriterSession
 from strandline.channel.statements.statement import REGISTRAR
 from strandline.channel.write.append import Append
 from strandline.delta.storage import location_of, open_store
-from strandline.errors import StrandlineError, printable
+from strandline.errors import StrandlineError
 from strandline.ingest import errors
 from strandline.ingest.decide.steps.silence import silent_stand_in
 from strandline.ingest.late.late_table import (
@@ -24,263 +23,28 @@ from strandline.ingest.late.late_table import (
     pending,
     publish,
 )
-from strandline.ingest.late.lateness import MOVES_NOTHING
-from strandline.ingest.late.newest_aside import NewestAside
-from strandline.ingest.names import CORRECTIONS, OWN_PREFIX, PARKED
+from strandline.ingest.names import CORRECTIONS, PARKED
 from strandline.ingest.parked.files import with_stats
 from strandline.ingest.parked.lists import ParkedLists
 from strandline.ingest.parked.parcel import Parked
 from strandline.ingest.parked.release import Parking, Released, release_all
-from strandline.ingest.rejoin import joins_at, owner_id
+from strandline.ingest.rejoin import owner_id
 from strandline.ingest.state.parked_state import ParkedState
-from strandline.ingest.state.partition_state import PartitionState, states_of_partitions
-from strandline.ingest.state.query_entry import PendingState, QueryEntry
+from strandline.ingest.state.partition_state import PartitionState
+from strandline.ingest.state.query_entry import PendingState
 from strandline.ingest.state.registrar_state import RegistrarState, own_names
 from strandline.json_value import JsonObject
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time
-from strandline.time.time_text import asked_time
 
 __all__ = [
-    "PartitionStatus",
-    "Status",
     "accept_replay",
     "drop_partitions",
     "end_corrections",
     "give_up_late_rows",
     "publish_late_rows",
     "release_parked",
-    "status",
-    "status_of",
 ]
-
-
-_SHOWN = 10
-"""So many partitions are listed in a text."""
-
-
-@dataclass(frozen=True)
-class PartitionStatus:
-    """One partition: what it holds, when it last delivered anything, and how many of its rows were set aside.
-
-    ``idle_since`` is when the ingest stopped waiting for the partition, or ``None`` while it waits. Clock times are in ms since
-    1970.
-    """
-
-    name: str
-    holds: Antichain
-    last_ms: int | None
-    aside: int
-    idle_since: int | None
-    holds_back: bool
-    future: int = 0
-    """How many of the rows that were set aside are dated too far ahead of the clock (``maxFuture``)."""
-    generation: int = 1
-    """How often the partition has joined. After :func:`rejoin_partitions`, ``holds`` is where it joins with the next batch."""
-    newest_aside: NewestAside | None = None
-    """The newest batch that set rows of it aside; ``None`` if there is none, or an older version wrote the state."""
-
-    @property
-    def delivered(self) -> str:
-        """When the partition last delivered rows, in words."""
-        newest = self.newest_aside
-        more = f"; {newest}" if newest is not None and newest.reason not in MOVES_NOTHING else ""
-        more += f"; {self.future} of its rows were set aside, dated in the future" if self.future else ""
-        more += f"; it has rejoined, as generation {self.generation}" if self.generation > 1 else ""
-        if self.last_ms is None:
-            return f"no rows so far{more}"
-        moment = datetime.fromtimestamp(self.last_ms / 1000, timezone.utc).isoformat().replace("+00:00", "Z")
-        idle = "; idle, but no other partition of this ingest holds a later time" if self.idle_since is not None else ""
-        return f"last rows at {moment}{idle}{more}"
-
-
-@dataclass(frozen=True)
-class Status:
-    """An ingest's channel as of ``version``. Printed, it says which partition holds back the frontier, and since when."""
-
-    path: str
-    version: int
-    frontier: Antichain
-    policies: tuple[str, ...]
-    partitions: tuple[PartitionStatus, ...]
-    parked_rows: int
-    aside_without_partition: int
-    """Rows that were set aside without a partition, or for a partition that was forgotten."""
-    registrar: Antichain
-    silence_unknowable: bool = False
-    """Whether ``idle`` was requested, but cannot be judged. Batches may leave rows waiting (option ``readsToEnd``), or it is not
-    known as of when a batch read its source (``counts=wall``, and a checkpoint that Python cannot read)."""
-    unpublished: tuple[tuple[str, str, int], ...] = ()
-    """Late rows that are decided, but not in their late table yet: the query, the table's path, the number of rows."""
-    unreadable: tuple[tuple[str, str], ...] = ()
-    """Late tables that cannot be read, so their content is unknown: the table's path, the error."""
-    future_without_partition: int = 0
-    aside_by_reason: Mapping[str, int] = field(default_factory=dict)
-    """How many rows of all partitions were set aside, by reason. Those that older versions set aside are missing."""
-
-    @property
-    def aside(self) -> int:
-        """The total number of rows that were set aside."""
-        return self.aside_without_partition + sum(p.aside for p in self.partitions)
-
-    @property
-    def future(self) -> int:
-        """How many of them are dated too far ahead of the clock (``maxFuture``)."""
-        return self.future_without_partition + sum(p.future for p in self.partitions)
-
-    @property
-    def aside_text(self) -> str:
-        """How many rows were set aside, why, and of which partitions, in words.
-
-        >>> from strandline.time.domain import int64
-        >>> closed = Antichain(int64)
-        >>> parts = [PartitionStatus(name, closed, 0, rows, None, False) for name, rows in (("b", 3), ("c", 0))]
-        >>> Status("/a", 7, closed, (), tuple(parts), 0, 1, closed, aside_by_reason={"late": 1, "null time": 3}).aside_text
-        '4 rows set aside (3 null time, 1 late): 3 of b, 1 without a partition that is known'
-        """
-        if not self.aside:
-            return "0 rows set aside"
-        by = sorted(self.aside_by_reason.items(), key=lambda entry: (-entry[1], entry[0]))
-        why = f" ({', '.join(f'{rows} {reason}' for reason, rows in by)})" if by else ""
-        of = sorted((p for p in self.partitions if p.aside), key=lambda p: (-p.aside, p.name))
-        shown = [f"{p.aside} of {p.name}" for p in of[:_SHOWN]]
-        shown += [f"{sum(p.aside for p in of[_SHOWN:])} of {len(of) - _SHOWN} more"] if len(of) > _SHOWN else []
-        shown += [f"{self.aside_without_partition} without a partition that is known"] if self.aside_without_partition else []
-        return f"{self.aside} row{'' if self.aside == 1 else 's'} set aside{why}: {', '.join(shown)}"
-
-    def explain(self, at: Time | str | None = None) -> str:
-        """Return why ``at`` (default: the frontier) is still open, with a line for each holder, or that it is closed.
-
-        ``at`` is a time, or its text, such as ``"2026-03-01T12:00Z"``.
-
-        >>> from strandline.time.domain import int64
-        >>> part = PartitionStatus("JFK", Antichain(int64, [5]), 0, 0, None, True)
-        >>> closed = Antichain(int64)
-        >>> print(Status("/lake/flights", 7, Antichain(int64, [5]), ("ordered()",), (part,), 0, 0, closed).explain(6))
-        6 is open: JFK holds 5, last rows at 1970-01-01T00:00:00Z
-        """
-        domain = self.frontier.domain
-        asked = list(self.frontier) if at is None else [asked_time(domain, at)]
-        if not asked:
-            return "everything is closed: no producer holds a capability"
-        lines = []
-        for wanted in asked:
-            holders = [p for p in self.partitions if p.holds.less_equal(wanted)]
-            if not holders and self.registrar.less_equal(wanted):
-                at_ = _shown(self.registrar)
-                lines.append(f"{domain.format(wanted)} is open: the channel is not sealed, so partitions may join at {at_}")
-            elif not holders and self.frontier.closed(wanted):
-                lines.append(f"{domain.format(wanted)} is closed")
-            elif not holders:
-                lines.append(f"{domain.format(wanted)} is open: the ingest itself holds {_shown(self.frontier)}")
-            first = f"{domain.format(wanted)} is open: "
-            for p in holders:
-                lines.append(f"{first}{p.name} holds {_shown(p.holds)}, {p.delivered}")
-                first = " " * len(first)
-        return "\n".join(printable(line).replace("\n", "\\n") for line in lines)
-
-    def __str__(self) -> str:
-        idle = [p.name for p in self.partitions if p.idle_since is not None]
-        policies = " and ".join(self.policies) or "no policy"
-        lines = [f"{self.path}, version {self.version}, {len(self.partitions)} partitions by {policies}"]
-        lines.append(f"{self.aside_text}" + (f", {self.parked_rows} parked ahead" if self.parked_rows else ""))
-        if idle:
-            lines.append(f"idle: {', '.join(idle[:10])}{' …' if len(idle) > 10 else ''}")
-        again = [f"{p.name} (generation {p.generation})" for p in self.partitions if p.generation > 1]
-        if again:
-            lines.append(f"rejoined: {', '.join(again[:10])}{' …' if len(again) > 10 else ''}")
-        for query, late_path, rows in self.unpublished:
-            lines.append(f"{rows} late rows of query {query} are not yet in {late_path}: publish_late_rows(path) publishes them")
-        lines += [f"the late table {late_path} cannot be read: {error}" for late_path, error in self.unreadable]
-        if self.silence_unknowable:
-            why = "a batch may leave rows of the source unread (option readsToEnd)"
-            if any("counts=wall" in policy for policy in self.policies):
-                why += ", or Python cannot read the query's checkpoint (option checkpointLocation)"
-            lines.append(f"idle() has no effect: {why}")
-        return "\n".join([*(printable(line).replace("\n", "\\n") for line in lines), self.explain()])
-
-
-def _shown(times: Antichain) -> str:
-    return ", ".join(times.domain.format(time) for time in times) or "nothing"
-
-
-def status(path: str, storage: Mapping[str, str] | None = None) -> Status:
-    """Return the state of an ingest's partitions.
-
-    Args:
-        path: The channel's path.
-        storage: The options of the channel's storage.
-
-    Raises:
-        ChannelError: There is no channel at ``path``, or it cannot be read.
-
-    ``print(status("/lake/flights"))``
-    """
-    return status_of(Channel.open(path, storage))
-
-
-def status_of(channel: Channel) -> Status:
-    """Return the state of an ingest's partitions as of an opened channel's version. See :func:`status`."""
-    frontier = channel.frontier
-    partitions = []
-    producers = {name: known for name, known in channel.producers.items() if not name.startswith(OWN_PREFIX)}
-    states = dict(states_of_partitions(channel.progress, ((name, known.state) for name, known in producers.items())))
-    rejoin = [name for name, state in states.items() if state.idle is not None and state.idle.rejoins]
-    joins = joins_at(channel.progress, [name for name in rejoin if not producers[name].holds])
-    for name, state in states.items():
-        known, idle = producers[name], state.idle
-        partitions.append(
-            PartitionStatus(
-                name,
-                joins[name] if name in joins else known.holds.copy(),
-                state.at,
-                state.aside or 0,
-                None if idle is None or idle.rejoins else idle.since,
-                any(time in frontier for time in known.holds),
-                state.future or 0,
-                1 if state.generation is None else state.generation,
-                NewestAside.of(state),
-            )
-        )
-    entries = RegistrarState.of(channel.progress).entries.values()
-    unpublished, unreadable = _unpublished(channel)
-    parked = [ParkedState.of(name, known) for name, known in channel.producers.items() if name.startswith(PARKED)]
-    return Status(
-        channel.path,
-        channel.version,
-        frontier,
-        tuple(dict.fromkeys(entry.policy for entry in entries if entry.policy is not None)),
-        tuple(sorted(partitions, key=lambda p: p.name)),
-        sum(each.rows or 0 for each in parked),
-        sum((entry.aside or 0) + (entry.aside_forgotten or 0) for entry in entries),
-        channel.registrar,
-        any(entry.clock is not None and entry.clock.certain is False for entry in entries),
-        unpublished,
-        unreadable,
-        sum(entry.future or 0 for entry in entries),
-        aside_by_reason(entries),
-    )
-
-
-def aside_by_reason(entries: Iterable[QueryEntry]) -> dict[str, int]:
-    """Return how many rows the queries of a channel have set aside, by reason."""
-    by: dict[str, int] = {}
-    for entry in entries:
-        for reason, rows in (entry.aside_by or {}).items():
-            by[reason] = by.get(reason, 0) + rows
-    return by
-
-
-def _unpublished(channel: Channel) -> tuple[tuple[tuple[str, str, int], ...], tuple[tuple[str, str], ...]]:
-    """Return the late rows that are not in their late tables yet, and the late tables that cannot be read."""
-    found, unreadable = [], {}
-    for late_path, publication in pending(channel):
-        try:
-            if not is_published(check_storage(late_path, channel.path), publication, channel.storage_options):
-                found.append((publication.query, late_path, publication.rows))
-        except StrandlineError as error:  # noqa: PERF203 - the other tables can be read
-            unreadable[late_path] = str(error)
-    return tuple(found), tuple(unreadable.items())
 
 
 def drop_partitions(path: str, names: Iterable[str], storage: Mapping[str, str] | None = None) -> int:

@@ -12,11 +12,11 @@ from strandline.channel.statements.statement import REGISTRAR
 from strandline.delta.log import moment_of
 from strandline.delta.store_errors import without_secrets
 from strandline.errors import StrandlineError, printable
-from strandline.ingest.admin import aside_by_reason
 from strandline.ingest.late.newest_aside import NewestAside
 from strandline.ingest.state.partition_state import PartitionState
 from strandline.ingest.state.query_entry import QueryEntry
 from strandline.ingest.state.registrar_state import RegistrarState
+from strandline.ingest.status import aside_by_reason
 from strandline.page.cursor import Cursor, texts
 from strandline.page.model import Aside, ChannelView, Distance, Holding, Late, Problem, RowsByTime
 from strandline.report.holders import kind_of

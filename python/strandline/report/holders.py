@@ -10,10 +10,10 @@ from strandline.channel.progress.query_producer_state import is_query
 from strandline.channel.statements.statement import REGISTRAR
 from strandline.errors import StrandlineError
 from strandline.ingest import Status
-from strandline.ingest.admin import PartitionStatus, status_of
 from strandline.ingest.late.newest_aside import NewestAside
 from strandline.ingest.names import CORRECTIONS, PARKED
 from strandline.ingest.state.registrar_state import RegistrarState
+from strandline.ingest.status import PartitionStatus, status_of
 from strandline.report.explanation import moment
 from strandline.report.history import History
 from strandline.report.shell_words import drop_command

@@ -15,7 +15,6 @@ from strandline.delta.log import MAX_COMMIT_BYTES
 from strandline.delta.storage import LOG_DIR, Store, commit_name
 from strandline.delta.table import Table
 from strandline.errors import StrandlineError
-from strandline.ingest.admin import status_of
 from strandline.ingest.names import PARKED
 from strandline.ingest.parked.lists import ParkedLists
 from strandline.ingest.state.corrections_state import CorrectionsState
@@ -23,6 +22,7 @@ from strandline.ingest.state.manifest_state import ManifestState
 from strandline.ingest.state.parked_state import ParkedState
 from strandline.ingest.state.partition_state import idle_states, states_of_partitions
 from strandline.ingest.state.registrar_state import RegistrarState, own_names
+from strandline.ingest.status import status_of
 from strandline.report import errors
 from strandline.report.soundness.checkpoint_file import read_checkpoint
 from strandline.report.soundness.commit_checks import Actions, actions_of
