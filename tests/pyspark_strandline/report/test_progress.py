@@ -292,7 +292,7 @@ def test_levels_of_a_session_and_of_a_query(spark: Any, tmp_path: Path) -> None:
 def shown(reports: ProgressReports, label: str) -> dict[str, float]:
     """The figures of a query, by name without the prefix."""
     figures = reports.figures().get(label, [])
-    return {each.name.removeprefix("strandline_"): each.value for each in figures if each.transform is None}
+    return {each.name.removeprefix("strandline_"): each.value for each in figures if each.part is None}
 
 
 def shown_soon(reports: ProgressReports, label: str, **wanted: float) -> dict[str, float]:
@@ -448,9 +448,11 @@ def test_an_ingest_has_a_lag_and_what_waits_for_it_is_not_known(spark: Any, tmp_
     assert report.transforms["source"].output_elements_produced == {"rows": 10}
     assert report.transforms["stage 1"].input_elements_consumed == {next(iter(report.transforms["stage 1"].inputs)): 10}
     assert report.transforms["stage 1"].frontiers == {"rows": Channel.open(tmp_path / "out").frontier}
-    land(1, 9)
+    land(1, 7)
     settle(query)
-    committed(reports, query, 1)
+    report = committed(reports, query, 1)
+    assert report.set_aside is not None
+    assert (report.set_aside["late"], report.set_aside["null time"]) == (10, 0)
     query.stop()
     land(2, 10)
     found = shown(reports, "intake")
@@ -460,6 +462,8 @@ def test_an_ingest_has_a_lag_and_what_waits_for_it_is_not_known(spark: Any, tmp_
         waiting = make_channel(tmp_path / "quiet", int64)
         query = writer.trigger(processingTime="1 hour").start()  # its first batch takes the file
         assert shown_soon(again, "intake", query_running=1)["frontier_lag_seconds"] > 1000
+        aside = {each.part: each.value for each in again.figures()["intake"] if each.name == "strandline_rows_set_aside_total"}
+        assert (aside["late"], aside["unparsable time"]) == (10, 0)  # from the first batch on, whoever reports
         assert waiting.version == 0
         query.stop()
 
@@ -720,7 +724,9 @@ def test_prometheus_opentelemetry_and_spark_have_the_figures(spark: Any, tmp_pat
     open_telemetry(reports, MeterProvider([reader]).get_meter("test"))
     data = json.loads(reader.get_metrics_data().to_json())  # type: ignore[union-attr]
     [scope] = data["resource_metrics"][0]["scope_metrics"]
-    assert {each["name"]: each["unit"] for each in scope["metrics"]} == {each.name: each.unit for each in METRICS}
+    assert {each["name"]: each["unit"] for each in scope["metrics"]} == {
+        each.name: each.unit for each in METRICS if each.part != "reason"
+    }
 
     with SparkMetrics(reports, spark, interval=3600) as metrics:
         metrics.update()

@@ -111,6 +111,27 @@ def test_a_row_in_the_future_is_compared_with_the_clock_of_the_batch(spark: Any,
     assert len(contents(tmp_path / "c")) == 3
 
 
+def test_late_rows_as_they_came_and_a_limit_on_them(spark: Any, tmp_path: Path) -> None:
+    folder, out = tmp_path / "json", tmp_path / "out"
+    folder.mkdir()
+    (folder / "0.json").write_text('{"t": "2026-03-01T08:00:00Z"}\n{"t": "8 o\'clock"}\n')
+    raw = spark.readStream.text(str(folder)).select("value", F.get_json_object("value", "$.t").alias("t"))
+    options: dict[str, Any] = {"time": "t", "domain": "timestamp", "policy": ordered(), "late_columns": ["value"]}
+
+    def run(**more: Any) -> None:
+        writer = ingest(raw, str(out), **options, **more).option("checkpointLocation", str(tmp_path / "c"))
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    with pytest.raises(
+        StreamingQueryException, match="STRANDLINE_SET_ASIDE_LIMIT.*1 without|STRANDLINE_SET_ASIDE_LIMIT.*1 of part"
+    ):
+        run(max_set_aside="49%")
+    assert Channel.open(out).snapshot_files() == []
+    run(max_set_aside="50%", late_retention=timedelta(days=30))
+    assert Channel.open(out).schema.names == ["t"]
+    assert late(tmp_path / "out_late", "value", "_reason") == [('{"t": "8 o\'clock"}', "unparsable time")]
+
+
 def test_the_options_alone_do_the_same(spark: Any, tmp_path: Path, feed: Feed) -> None:
     feed.add([(5, "a", 0), (9, "b", 1)])
     feed.add([(4, "a", 2), (1, "b", 3)])
