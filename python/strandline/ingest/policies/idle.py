@@ -28,8 +28,8 @@ class Idle(Policy):
     batch reads everything. When this is not known, no partition becomes idle. An idle partition holds nothing from then on, and
     the batch's commit states this. The decision depends only on how long each partition has been silent, so the order in which
     partitions fall silent makes no difference. When the partition delivers rows again, it holds at least the least that the other
-    partitions that are not silent hold. Its rows behind that are set aside. When all partitions are silent, the frontier advances
-    to the greatest of their promises, and no further.
+    partitions that are not silent hold. Its rows behind that are set aside. Rows that are all set aside neither end a silence nor
+    wake a partition. When all partitions are silent, the frontier advances to the greatest of their promises, and no further.
 
     With ``counts="wall"`` silence is counted on the wall clock, also between runs. So a query that a scheduler runs with
     ``availableNow`` gives up a partition too. A batch judges as of the moment when Spark determined what it reads, which Spark
