@@ -6,6 +6,9 @@ All but ``compact`` change what comes out of a channel, or what is known of it. 
 
 from __future__ import annotations
 
+import getpass
+import os
+import socket
 from datetime import datetime, timedelta, timezone
 from itertools import count
 from typing import Annotated
@@ -45,7 +48,7 @@ def hold(
     storage: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:
-    """Keep a time and all later ones open: a producer joins that holds it, until it is dropped. A sealed channel refuses it."""
+    """Keep a time and all later ones open: a producer joins that holds it, until it is dropped. Only a closed time is refused."""
     channel = Channel.open(path, storage_of(storage))
     wanted = parse_time(channel.domain, time, "TIME")
     shown = channel.domain.format(wanted)
@@ -56,7 +59,7 @@ def hold(
         yes=yes,
         as_json=as_json,
     )
-    version = channel.register([name], [wanted])
+    version = channel.hold(name, wanted, by=_operator())
     release = drop_command(channel.path, name)
     _done(channel, version, f"{name} holds {shown} now; release it with: {release}", as_json=as_json)
 
@@ -183,6 +186,15 @@ def compact(
     body = {"removed": done["numFilesRemoved"], "added": done["numFilesAdded"]}
     channel.refresh()
     _done(channel, channel.version, f"{body['removed']} files became {body['added']}", as_json=as_json, more=body)
+
+
+def _operator() -> str:
+    """Return who runs this command, as ``user@host``. A container may have no name for its user."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"
 
 
 def _free_name(channel: Channel, wanted: str | None) -> str:

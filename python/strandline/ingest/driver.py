@@ -347,13 +347,15 @@ class Ingest:
             owner_ids = {owner.id for owner in idle if owner is not None}
             for at in range(max(start, 0) + 1, channel.version + 1):
                 statement = channel.log.require(at).statement
-                joining_moved |= statement is not None and REGISTRAR in statement.statements
-                moved = [] if statement is None else [n for n in (*statement.removed, *statement.statements) if n in seen]
-                if owner_ids and not moved and statement is not None:  # an idle one resumes where others of its ingest are
-                    stated = (progress.get(name) for name in statement.statements if name != REGISTRAR)
-                    moved = [next(iter(seen)) for state in stated if state and state.owner and state.owner.id in owner_ids][:1]
-                if moved:
-                    raise errors.ingest_overtaken(at, self.settings.path, moved[0])
+                if statement is None:
+                    continue
+                joining_moved |= REGISTRAR in statement.statements
+                moved = [name for name in (*statement.removed, *statement.statements) if name in seen]
+                if owner_ids:  # an idle one resumes where others of its ingest are
+                    stated = ((name, progress.get(name)) for name in statement.statements if name != REGISTRAR)
+                    moved += [name for name, state in stated if state and state.owner and state.owner.id in owner_ids]
+                if moved and (changed := _changed_since(channel, max(start, 0), moved)):
+                    raise errors.ingest_overtaken(at, self.settings.path, changed[0] if changed[0] in seen else next(iter(seen)))
         if joining_moved and start is not None:
             self._check_joining(channel, batch, max(start, 0))
 
@@ -512,6 +514,13 @@ class Ingest:
                 store = open_store(path, settings.storage)
                 for name in names:
                     store.delete(name)
+
+
+def _changed_since(channel: Channel, version: int, names: Iterable[str]) -> list[str]:
+    """Return those of ``names`` whose statement is another one since. A hold repeats a statement, which changes nothing."""
+    now, before = channel.progress, channel.progress_at(version)
+    states = ((name, before.get(name), now.get(name)) for name in names)
+    return [name for name, was, known in states if was is None or known is None or was._replace(seq=known.seq) != known]
 
 
 def _log_silent(path: str, silent: Mapping[str, int]) -> None:

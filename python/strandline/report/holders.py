@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from strandline.channel import Channel, ProducerState, WriterSession
 from strandline.channel.progress.query_producer_state import is_query
 from strandline.channel.statements.statement import REGISTRAR
+from strandline.channel.write.registrar import hold_of
 from strandline.errors import StrandlineError
 from strandline.ingest import Status
 from strandline.ingest.admin import PartitionStatus, status_of
@@ -160,7 +161,10 @@ class Describer:
         return f"and last committed {'at' if last.exact else 'before'} {when}; it is not known whether it runs"
 
     def _producer(self, name: str, state: ProducerState) -> Described:
-        path = self._channel.path
+        path, hold = self._channel.path, hold_of(state.state)
+        if hold is not None:
+            what = f"held by `strandline hold`, by {hold.by}, since {moment(hold.at)}"
+            return Described("producer", what, f"release it with: {drop_command(path, name)}")
         told = _notifications(state.state, self._channel.domain)
         owner, drop = state.owner, f"or, if it will never go on: {drop_command(path, name)}"
         if owner is None:
