@@ -244,43 +244,31 @@ class Ingest:
         """Commit to the channel. The commit is decided again whenever another commit comes in between."""
         channel, settings, self._refused = self._found(), self.settings, None
         seen = Observations.of(reports, settings.domain)
-        with calling(self.policy, "refresh"):
-            self.policy.refresh()
-        with calling(self.policy, "changed"):
-            changed = names_of(self.policy, "changed", self.policy.changed())
-        with calling(self.policy, "announced"):
-            to_come = names_of(self.policy, "announced", self.policy.announced()) or []
-        self._changed = None if changed is None or self._changed is None else self._changed | set(changed)
-        probe = BatchStart(admitted=self.settings.admitted)
-        named = self.settings.named_partitions
-        announced = [name for name in self._checked(to_come) if probe.admits(name) or name in named]
-        batch = Batch(
-            transaction,
-            owner,
-            moment,
-            reports,
-            seen,
-            named,
-            announced,
-            self._changed,
-            *self._assign_query(channel, transaction, _late_files(reports)),
-            self._entered == moment.run,
-            parked_lists=self._parked_lists,
-        )
-
+        assigned = self._assign_query(channel, transaction, _late_files(reports))
+        batch: Batch | None = None
         decision: Decision | None = None
 
         def decided() -> Append | None:
-            nonlocal decision
+            nonlocal decision, batch
             try:
-                self._check_start(channel, batch)
-                # Count the rows as of this version: other rows may have been committed since an earlier attempt.
-                now = replace(
-                    batch,
+                # What is outside is read as of this version, or later: a commit in between may go by what has changed there.
+                batch = Batch(
+                    transaction,
+                    owner,
+                    moment,
+                    reports,
+                    seen,
+                    settings.named_partitions,
+                    *self._read_outside(),
+                    *assigned,
+                    self._entered == moment.run,
+                    # Rows are counted as of this version: others may have been committed since an earlier attempt.
                     schema=channel.schema if settings.merge_schema else None,
                     rows_before=lru_cache(maxsize=1)(lambda: rows_in_channel(channel, settings)),
+                    parked_lists=self._parked_lists,
                 )
-                decision = decide(channel.progress, settings, self.policy, now)
+                self._check_start(channel, batch)
+                decision = decide(channel.progress, settings, self.policy, batch)
                 return decision.append
             except StrandlineError:
                 self._refused = transaction  # whatever was tried before is known to have failed
@@ -289,10 +277,22 @@ class Ingest:
         outcome = channel.append_decided(decided, transaction)
         if outcome.committed is not None and decision is not None and decision.fell_silent:
             _log_silent(settings.path, decision.fell_silent)
-        if outcome.committed is not None:
+        if outcome.committed is not None and batch is not None:
             self._log_future(batch)
             self._log_aside(batch)
         return outcome
+
+    def _read_outside(self) -> tuple[list[str], set[str] | None]:
+        """Let the policy read what is outside. Return the announced partitions, and those whose promises may have changed."""
+        with calling(self.policy, "refresh"):
+            self.policy.refresh()
+        with calling(self.policy, "changed"):
+            changed = names_of(self.policy, "changed", self.policy.changed())
+        with calling(self.policy, "announced"):
+            to_come = names_of(self.policy, "announced", self.policy.announced()) or []
+        self._changed = None if changed is None or self._changed is None else self._changed | set(changed)
+        probe, named = BatchStart(admitted=self.settings.admitted), self.settings.named_partitions
+        return [name for name in self._checked(to_come) if probe.admits(name) or name in named], self._changed
 
     def _log_future(self, batch: Batch) -> None:
         """Log, once a batch, that rows were set aside because they are too far ahead of the clock."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ingest_bench import Bench
-from strandline.channel import CapabilityError, Channel, WriterSession
+from strandline.channel import CapabilityError, Channel
 from strandline.cli.__main__ import main
 from strandline.ingest import ordered
 from strandline.report import explain, verify
