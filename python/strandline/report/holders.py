@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 from strandline.channel import Channel, ProducerState, WriterSession
@@ -12,14 +12,18 @@ from strandline.channel.write.registrar import hold_of
 from strandline.errors import StrandlineError
 from strandline.ingest import Status
 from strandline.ingest.admin import PartitionStatus, status_of
+from strandline.ingest.cancel import Manifests
 from strandline.ingest.names import CORRECTIONS, PARKED
 from strandline.ingest.state.registrar_state import RegistrarState
 from strandline.report.explanation import moment
 from strandline.report.history import History
-from strandline.report.shell_words import drop_command
-from strandline.time.domain import TimeDomain
+from strandline.report.shell_words import command, drop_command
+from strandline.time.domain import Time, TimeDomain
 
 __all__ = ["Described", "Describer", "kind_of"]
+
+_MOST_CANCELLED = 20
+"""So many times are in one command."""
 
 
 class Described(NamedTuple):
@@ -68,6 +72,7 @@ class Describer:
         self._status: Status | None = None
         self._partitions: dict[str, PartitionStatus] = {}
         self._queries: frozenset[str] = frozenset()
+        self._manifests: Manifests | None = None
         self.problem: str | None = None
         """Why the states of an ingest cannot be read."""
         try:
@@ -83,20 +88,23 @@ class Describer:
         """The channel's path."""
         return self._channel.path
 
-    def describe(self, name: str, state: ProducerState) -> Described:
-        """Return what is known of a producer, or of the registrar under its own name."""
+    def describe(self, name: str, state: ProducerState, opens: Callable[[Time], bool] = lambda _: True) -> Described:
+        """Return what is known of a producer, or of the registrar under its own name.
+
+        ``opens`` says which times of the channel keep the asked time open (default: all).
+        """
         kind = kind_of(name, state, self._queries)
         if kind == "registrar":
             return Described(
                 "registrar",
                 "the channel is not sealed, so new producers may join at these times",
-                "seal the channel if no producer will join: Channel.open(path).seal()",
+                f"seal the channel if no producer will join: {command('seal', self._channel.path)}",
             )
         if kind == "ingest":
             return self._own(name, state)
         partition = self._partitions.get(name)
         if partition is not None and (kind == "partition" or (state.owner is None and self._was_partition(name))):
-            return self._partition(partition, state)
+            return self._partition(partition, state, opens)
         return self._producer(name, state)
 
     def _own(self, name: str, state: ProducerState) -> Described:
@@ -114,7 +122,7 @@ class Describer:
         commit = self._history.newest(name).commit  # a state says nothing: a program keeps in it what it likes
         return commit is not None and not self._queries.isdisjoint(commit.transactions)
 
-    def _partition(self, partition: PartitionStatus, state: ProducerState) -> Described:
+    def _partition(self, partition: PartitionStatus, state: ProducerState, opens: Callable[[Time], bool]) -> Described:
         path, status = self._channel.path, self._status
         policy = " and ".join(status.policies) if status is not None else ""
         memory = state.state if isinstance(state.state, dict) else {}
@@ -139,18 +147,40 @@ class Describer:
         )
         announced = _announced(memory.get("own"), self._channel.domain)
         if announced is not None:
-            return Described(
-                "partition",
-                f"{announced}, {partition.delivered}; {query}",
-                f"{runs}: the missing rows; or count them as cancelled in the manifest (in a growing one add the negative count)",
-                drop,
-            )
+            what, release = self._lacking(partition.name, announced, opens)
+            return Described("partition", f"{what}, {partition.delivered}; {query}", f"{runs}: {release}", drop)
         return Described(
             "partition",
             f"{partition.delivered}; {query}",
             f"{runs}: later rows of the partition; {silent}",
             drop,
         )
+
+    def _lacking(self, name: str, announced: str, opens: Callable[[Time], bool]) -> tuple[str, str]:
+        """Return what a manifest still waits for, and what would release it: by the manifest as it is now, if it can be read."""
+        path = self._channel.path
+        try:
+            self._manifests = self._manifests or Manifests(self._channel)
+            lacking = self._manifests.lacking(name)
+            found = self._manifests.judge_of(name)
+        except StrandlineError as error:
+            return f"{announced} (its manifest cannot be read now: {error.what.rstrip('.')})", "the missing rows"
+        if lacking is None or found is None:
+            return announced, "the missing rows; or count them as cancelled in the manifest, for the next batch"
+        asked = [each for each in lacking if opens(each.at)]
+        if not asked:
+            return (
+                "its manifest was changed since its last batch, and waits for no row there any more",
+                f"the next batch; or at once: {command('cancel', path)}",
+            )
+        missing = sum(each.rows for each in lacking)
+        rows = f"{missing} row{'' if missing == 1 else 's'}"
+        what = f"its manifest announces {rows} that never came, the first of them at {lacking[0].shown}"
+        if found[1].grows:
+            first = "if they never come, let a producer of the manifest's channel commit a row with the negative count"
+            return what, f"the missing rows; or, {first}, then: {command('cancel', path)}"
+        words = [word for each in asked[:_MOST_CANCELLED] for word in (name, each.shown, str(each.cancelled + each.rows))]
+        return what, f"the missing rows; or, if they never come: {command('cancel', path, *words)}"
 
     def _last_batch(self, query: str) -> str:
         """Return when an ingest's query last committed, in words. Its process may live on without it, as that of a notebook."""
