@@ -6,8 +6,10 @@ from typing import Annotated
 
 import typer
 
-from strandline.cli import create, inspect, log, operate, remedies, reports, timeline
+from strandline.cli import create, inspect, log, reports, timeline
 from strandline.cli.arguments import AsJson
+from strandline.cli.operate import channels as operate
+from strandline.cli.operate import remedies
 from strandline.cli.output import line, print_json
 from strandline.cli.page import commands as page
 from strandline.cli.replay import commands as replay

@@ -46,7 +46,7 @@ def cancel(
     typer.echo(told, err=True)
     what = f"Cancel rows at {len(wanted)} times" if wanted else "Go by the manifest as it is now"
     confirmed(f"{what} in {clean(channel.path)}?", yes=yes, as_json=as_json)
-    version = cancel_rows(path, wanted or None, storage_of(storage))  # type: ignore[arg-type]
+    version = cancel_rows(path, wanted or None, storage_of(storage))
     channel.refresh()
     done(channel, version, "it goes by the manifest now", as_json=as_json)
 
