@@ -109,13 +109,19 @@ class Describer:
 
     def _own(self, name: str, state: ProducerState) -> Described:
         if name == CORRECTIONS:
-            return Described("ingest", "late rows may still be readmitted", "strandline.ingest.end_corrections(path) ends that")
+            return Described(
+                "ingest",
+                "late rows may still be readmitted",
+                f"strandline.ingest.end_corrections({self._channel.path!r}) ends that",
+            )
         parked = 0 if self._status is None else self._status.parked_rows
         what = f"{parked} rows are parked beyond maxAhead" if name.startswith(PARKED) else "the ingest itself holds it"
         if state.owner is not None and state.owner.is_dead():
             what = f"{what}; {_gone(state.owner)}"
         return Described(
-            "ingest", what, "the next batch of the ingest, or strandline.ingest.release_parked(path) if its query has ended"
+            "ingest",
+            what,
+            f"the next batch of the ingest, or strandline.ingest.release_parked({self._channel.path!r}) if its query has ended",
         )
 
     def _was_partition(self, name: str) -> bool:
