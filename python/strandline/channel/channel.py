@@ -291,6 +291,38 @@ class Channel(ChannelView):
         return registrar.register(self._snapshot, names, at, exist_ok=exist_ok, state=state).committed
 
     @locked
+    def hold(self, name: str, at: Time, *, by: str) -> int | None:
+        """Let a producer join that holds a time open until it is dropped, also in a sealed channel.
+
+        Some producer, or the registrar, holds ``at`` or an earlier time. The new producer gets a clone of that capability,
+        delayed to ``at``. So the frontier does not move, and the others go on as before.
+
+        Args:
+            name: The new producer.
+            at: The least time that is to stay open.
+            by: Who holds it. The producer's state says this, and since when.
+
+        Returns:
+            The version.
+
+        Raises:
+            ProducerError: ``STRANDLINE_PRODUCER_EXISTS``.
+            CapabilityError: ``at`` is closed.
+
+        >>> import tempfile
+        >>> from strandline.time.arrow import time_field
+        >>> from strandline.time.domain import int64
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     channel = Channel.create(folder, pa.schema([time_field("time", int64)]), producers=["a"], at=3)
+        ...     _ = channel.hold("operator", 5, by="ann")
+        ...     with channel.producer("a") as a:
+        ...         a.drop()
+        ...     channel.frontier
+        Antichain(int64, [5])
+        """
+        return registrar.hold(self._snapshot, name, at, by).committed
+
+    @locked
     def delay_registrar(self, times: Time | Iterable[Time]) -> int | None:
         """Delay the registrar's capability. Producers that join from now on do so at a time ≥ one of ``times``.
 

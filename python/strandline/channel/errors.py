@@ -562,11 +562,11 @@ def time_not_held_by(time: str, who: str, held: str) -> CapabilityError:
     )
 
 
-def time_not_held_by_registrar(time: str, held: str) -> CapabilityError:
+def time_not_held_to_join(time: str, why: str) -> CapabilityError:
     return CapabilityError(
         "STRANDLINE_TIME_NOT_HELD",
-        f"Producers cannot join at {time}, because the registrar holds {held}.",
-        "Choose a time at or after the registrar's capability.",
+        f"Producers cannot join at {time}, because {why}.",
+        "Choose a time at or after one of these.",
     )
 
 

@@ -6,8 +6,10 @@ from typing import Annotated
 
 import typer
 
-from strandline.cli import create, inspect, log, operate, reports, timeline
+from strandline.cli import create, inspect, log, reports, timeline
 from strandline.cli.arguments import AsJson
+from strandline.cli.operate import channels as operate
+from strandline.cli.operate import remedies
 from strandline.cli.output import line, print_json
 from strandline.cli.page import commands as page
 from strandline.cli.replay import commands as replay
@@ -52,6 +54,10 @@ app.command("hold")(operate.hold)
 app.command("drop")(operate.drop)
 app.command("rejoin")(operate.rejoin)
 app.command("forget")(operate.forget)
+app.command("cancel")(remedies.cancel)
+app.command("seal")(remedies.seal)
+app.command("readmit")(remedies.readmit)
+app.command("publish-late")(remedies.publish_late)
 app.command("compact")(operate.compact)
 
 

@@ -13,9 +13,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+from strandline.channel import Channel
 from strandline.errors import printable
 
-__all__ = ["clean", "console", "line", "print_json", "print_table", "progress_bar", "table"]
+__all__ = ["clean", "console", "done", "line", "print_json", "print_table", "progress_bar", "table"]
 
 _WIDE = 1000
 
@@ -72,3 +73,12 @@ def progress_bar() -> Progress:
     where = console(errors=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     return Progress(*columns, console=where, transient=True, disable=not where.is_terminal)
+
+
+def done(channel: Channel, version: int | None, text: str, *, as_json: bool, more: dict[str, int] | None = None) -> None:
+    """Print what a command has done, and where the channel stands."""
+    frontier = [channel.domain.format(time) for time in channel.frontier]
+    if as_json:
+        print_json({"channel": channel.path, "version": version, "frontier": frontier, "done": text, **(more or {})})
+    else:
+        line(f"version {version}: {text}; the frontier is {', '.join(frontier) or 'empty'}")

@@ -15,6 +15,7 @@ from strandline.ingest.admin import (
     publish_late_rows,
     release_parked,
 )
+from strandline.ingest.cancel import cancel
 from strandline.ingest.clocks.moment import Moment
 from strandline.ingest.driver import Ingest
 from strandline.ingest.forget import forget_partitions
@@ -52,6 +53,7 @@ __all__ = [
     "TaskReport",
     "accept_replay",
     "bounded",
+    "cancel",
     "composed",
     "drop_partitions",
     "end_corrections",

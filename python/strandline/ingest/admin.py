@@ -43,6 +43,7 @@ __all__ = [
     "end_corrections",
     "give_up_late_rows",
     "publish_late_rows",
+    "release_near",
     "release_parked",
 ]
 
@@ -84,7 +85,7 @@ def drop_partitions(path: str, names: Iterable[str], storage: Mapping[str, str] 
         for owner in {owner_id(partitions[name]) for name in wanted}:
             mine = {name: state for name, state in partitions.items() if owner_id(state) == owner}
             holds |= _stand_in(progress, mine, holds)
-        released = _release(progress, lists, partitions, holds)
+        released = release_near(progress, lists, partitions, holds)
         holds |= released.holds
         states |= {name: state.to_json() for name, state in released.states.items()}
         parcels = released.joining
@@ -108,7 +109,7 @@ def _dropped(name: str, known: ProducerState, now: int) -> PartitionState:
     return PartitionState.of(name, known.state).changed(idle=None).changed(dropped=now)
 
 
-def _release(
+def release_near(
     progress: Progress, lists: ParkedLists, partitions: Mapping[str, ProducerState], holds: Mapping[str, Antichain]
 ) -> Released:
     """Return the parked rows that may join when partitions hold ``holds``."""

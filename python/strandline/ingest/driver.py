@@ -248,44 +248,32 @@ class Ingest:
         """Commit to the channel. The commit is decided again whenever another commit comes in between."""
         channel, settings, self._refused = self._found(), self.settings, None
         seen = Observations.of(reports, settings.domain)
-        with calling(self.policy, "refresh"):
-            self.policy.refresh()
-        with calling(self.policy, "changed"):
-            changed = names_of(self.policy, "changed", self.policy.changed())
-        with calling(self.policy, "announced"):
-            to_come = names_of(self.policy, "announced", self.policy.announced()) or []
-        self._changed = None if changed is None or self._changed is None else self._changed | set(changed)
-        probe = BatchStart(admitted=self.settings.admitted)
-        named = self.settings.named_partitions
-        announced = [name for name in self._checked(to_come) if probe.admits(name) or name in named]
-        batch = Batch(
-            transaction,
-            owner,
-            moment,
-            reports,
-            seen,
-            named,
-            announced,
-            self._changed,
-            *self._assign_query(channel, transaction, _late_files(reports)),
-            self._entered == moment.run,
-            parked_lists=self._parked_lists,
-        )
-
-        self._check_set_aside(batch)
+        assigned = self._assign_query(channel, transaction, _late_files(reports))
+        batch: Batch | None = None
         decision: Decision | None = None
 
         def decided() -> Append | None:
-            nonlocal decision
+            nonlocal decision, batch
             try:
-                self._check_start(channel, batch)
-                # Count the rows as of this version: other rows may have been committed since an earlier attempt.
-                now = replace(
-                    batch,
+                # What is outside is read as of this version, or later: a commit in between may go by what has changed there.
+                batch = Batch(
+                    transaction,
+                    owner,
+                    moment,
+                    reports,
+                    seen,
+                    settings.named_partitions,
+                    *self._read_outside(),
+                    *assigned,
+                    self._entered == moment.run,
+                    # Rows are counted as of this version: others may have been committed since an earlier attempt.
                     schema=channel.schema if settings.merge_schema else None,
                     rows_before=lru_cache(maxsize=1)(lambda: rows_in_channel(channel, settings)),
+                    parked_lists=self._parked_lists,
                 )
-                decision = decide(channel.progress, settings, self.policy, now)
+                self._check_set_aside(batch)
+                self._check_start(channel, batch)
+                decision = decide(channel.progress, settings, self.policy, batch)
                 return decision.append
             except StrandlineError:
                 self._refused = transaction  # whatever was tried before is known to have failed
@@ -294,7 +282,7 @@ class Ingest:
         outcome = channel.append_decided(decided, transaction)
         if outcome.committed is not None and decision is not None and decision.fell_silent:
             _log_silent(settings.path, decision.fell_silent)
-        if outcome.committed is not None:
+        if outcome.committed is not None and batch is not None:
             self._log_future(batch)
             self._log_aside(batch)
         return outcome
@@ -303,9 +291,20 @@ class Ingest:
         """Raise if more rows of a batch are set aside than the settings allow."""
         rows, read, limit = sum(batch.aside.values()), batch.read[0], self.settings.max_set_aside
         if limit is not None and not limit.allows(rows, read):
-            self._refused = batch.transaction
             which = rows_by_reason(batch.aside, batch.examples)
             raise errors.set_aside_limit_exceeded(self.settings.path, batch.transaction[1], rows, read, limit, which)
+
+    def _read_outside(self) -> tuple[list[str], set[str] | None]:
+        """Let the policy read what is outside. Return the announced partitions, and those whose promises may have changed."""
+        with calling(self.policy, "refresh"):
+            self.policy.refresh()
+        with calling(self.policy, "changed"):
+            changed = names_of(self.policy, "changed", self.policy.changed())
+        with calling(self.policy, "announced"):
+            to_come = names_of(self.policy, "announced", self.policy.announced()) or []
+        self._changed = None if changed is None or self._changed is None else self._changed | set(changed)
+        probe, named = BatchStart(admitted=self.settings.admitted), self.settings.named_partitions
+        return [name for name in self._checked(to_come) if probe.admits(name) or name in named], self._changed
 
     def _log_future(self, batch: Batch) -> None:
         """Log, once a batch, that rows were set aside because they are too far ahead of the clock."""
@@ -360,13 +359,15 @@ class Ingest:
             owner_ids = {owner.id for owner in idle if owner is not None}
             for at in range(max(start, 0) + 1, channel.version + 1):
                 statement = channel.log.require(at).statement
-                joining_moved |= statement is not None and REGISTRAR in statement.statements
-                moved = [] if statement is None else [n for n in (*statement.removed, *statement.statements) if n in seen]
-                if owner_ids and not moved and statement is not None:  # an idle one resumes where others of its ingest are
-                    stated = (progress.get(name) for name in statement.statements if name != REGISTRAR)
-                    moved = [next(iter(seen)) for state in stated if state and state.owner and state.owner.id in owner_ids][:1]
-                if moved:
-                    raise errors.ingest_overtaken(at, self.settings.path, moved[0])
+                if statement is None:
+                    continue
+                joining_moved |= REGISTRAR in statement.statements
+                moved = [name for name in (*statement.removed, *statement.statements) if name in seen]
+                if owner_ids:  # an idle one resumes where others of its ingest are
+                    stated = ((name, progress.get(name)) for name in statement.statements if name != REGISTRAR)
+                    moved += [name for name, state in stated if state and state.owner and state.owner.id in owner_ids]
+                if moved and (changed := _changed_since(channel, max(start, 0), moved)):
+                    raise errors.ingest_overtaken(at, self.settings.path, changed[0] if changed[0] in seen else next(iter(seen)))
         if joining_moved and start is not None:
             self._check_joining(channel, batch, max(start, 0))
 
@@ -536,6 +537,13 @@ class Ingest:
                 store = open_store(path, settings.storage)
                 for name in names:
                     store.delete(name)
+
+
+def _changed_since(channel: Channel, version: int, names: Iterable[str]) -> list[str]:
+    """Return those of ``names`` whose statement is another one since. A hold repeats a statement, which changes nothing."""
+    now, before = channel.progress, channel.progress_at(version)
+    states = ((name, before.get(name), now.get(name)) for name in names)
+    return [name for name, was, known in states if was is None or known is None or was._replace(seq=known.seq) != known]
 
 
 def _log_silent(path: str, silent: Mapping[str, int]) -> None:

@@ -14,6 +14,58 @@ _MISSING = (
 )
 
 
+def cancel_impossible(path: str, why: str) -> IngestError:
+    return IngestError(
+        "STRANDLINE_CANCEL_IMPOSSIBLE",
+        f"No announced rows of {path} can be cancelled from here: {why}. Nothing was written.",
+        "Count the rows in the manifest's column cancelled, and start the query: its next batch goes by that.",
+    )
+
+
+def cancel_impossible_channel(manifest: str, name: str, time: str) -> IngestError:
+    return IngestError(
+        "STRANDLINE_CANCEL_IMPOSSIBLE",
+        f"The manifest {manifest} is a channel, in which the rows for {time} of {name!r} add up. Nothing was written.",
+        "Let a producer of that channel commit a row with the negative count. Then strandline cancel PATH, without more, "
+        "lets the ingest's channel go by it at once.",
+    )
+
+
+def _cancel_invalid(what: str, remedy: str) -> IngestError:
+    return IngestError("STRANDLINE_CANCEL_INVALID", f"{what} Nothing was written.", remedy)
+
+
+def cancel_invalid_back(number: int, time: str, name: str, cancelled: int) -> IngestError:
+    what = f"{cancelled} rows for {time} of {name!r} are cancelled already, so there cannot be {number} in all."
+    return _cancel_invalid(what, "The number is that of all cancelled rows of the time. It never goes back.")
+
+
+def cancel_invalid_more(number: int, time: str, name: str, rows: int, cancelled: int, missing: int) -> IngestError:
+    what = (
+        f"For {time} of {name!r} {rows} rows are announced, {cancelled} are cancelled, and {missing} are missing. "
+        f"So {number} cannot be cancelled in all."
+    )
+    return _cancel_invalid(what, f"Cancel at most {cancelled + missing} in all.")
+
+
+def cancel_invalid_number(number: object) -> IngestError:
+    return _cancel_invalid(f"{number!r} is no number of rows.", "Give a whole number, at least 0.")
+
+
+def cancel_invalid_partition(name: str, path: str, known: Sequence[str]) -> IngestError:
+    shown = ", ".join(known[:10]) + (f" and {len(known) - 10} more" if len(known) > 10 else "")
+    return _cancel_invalid(
+        f"No manifest of an ingest of {path} judges a partition {name!r}. It has: {shown or 'none'}.", "Name one of these."
+    )
+
+
+def cancel_invalid_time(time: str, name: str, manifest: str, times: Sequence[str]) -> IngestError:
+    shown = ", ".join(times[:10]) + (f" and {len(times) - 10} more" if len(times) > 10 else "")
+    return _cancel_invalid(
+        f"The manifest {manifest} announces nothing for {time} of {name!r}. It has: {shown or 'none'}.", "Name one of these."
+    )
+
+
 def _some(names: Iterable[str]) -> str:
     """Return the first names in order, and how many more there are."""
     known = sorted(names)

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 from strandline.channel import Channel, ProducerState, WriterSession
 from strandline.channel.progress.query_producer_state import is_query
 from strandline.channel.statements.statement import REGISTRAR
+from strandline.channel.write.registrar import hold_of
 from strandline.errors import StrandlineError
 from strandline.ingest import Status
+from strandline.ingest.cancel import Manifests
 from strandline.ingest.late.newest_aside import NewestAside
 from strandline.ingest.names import CORRECTIONS, PARKED
 from strandline.ingest.state.registrar_state import RegistrarState
 from strandline.ingest.status import PartitionStatus, status_of
 from strandline.report.explanation import moment
 from strandline.report.history import History
-from strandline.report.shell_words import drop_command
-from strandline.time.domain import TimeDomain
+from strandline.report.shell_words import command, drop_command
+from strandline.time.domain import Time, TimeDomain
 
 __all__ = ["Described", "Describer", "kind_of"]
+
+_MOST_CANCELLED = 20
+"""So many times are in one command."""
 
 
 class Described(NamedTuple):
@@ -68,6 +73,7 @@ class Describer:
         self._status: Status | None = None
         self._partitions: dict[str, PartitionStatus] = {}
         self._queries: frozenset[str] = frozenset()
+        self._manifests: Manifests | None = None
         self.problem: str | None = None
         """Why the states of an ingest cannot be read."""
         try:
@@ -83,38 +89,47 @@ class Describer:
         """The channel's path."""
         return self._channel.path
 
-    def describe(self, name: str, state: ProducerState) -> Described:
-        """Return what is known of a producer, or of the registrar under its own name."""
+    def describe(self, name: str, state: ProducerState, opens: Callable[[Time], bool] = lambda _: True) -> Described:
+        """Return what is known of a producer, or of the registrar under its own name.
+
+        ``opens`` says which times of the channel keep the asked time open (default: all).
+        """
         kind = kind_of(name, state, self._queries)
         if kind == "registrar":
             return Described(
                 "registrar",
                 "the channel is not sealed, so new producers may join at these times",
-                "seal the channel if no producer will join: Channel.open(path).seal()",
+                f"seal the channel if no producer will join: {command('seal', self._channel.path)}",
             )
         if kind == "ingest":
             return self._own(name, state)
         partition = self._partitions.get(name)
         if partition is not None and (kind == "partition" or (state.owner is None and self._was_partition(name))):
-            return self._partition(partition, state)
+            return self._partition(partition, state, opens)
         return self._producer(name, state)
 
     def _own(self, name: str, state: ProducerState) -> Described:
         if name == CORRECTIONS:
-            return Described("ingest", "late rows may still be readmitted", "strandline.ingest.end_corrections(path) ends that")
+            return Described(
+                "ingest",
+                "late rows may still be readmitted",
+                f"strandline.ingest.end_corrections({self._channel.path!r}) ends that",
+            )
         parked = 0 if self._status is None else self._status.parked_rows
         what = f"{parked} rows are parked beyond maxAhead" if name.startswith(PARKED) else "the ingest itself holds it"
         if state.owner is not None and state.owner.is_dead():
             what = f"{what}; {_gone(state.owner)}"
         return Described(
-            "ingest", what, "the next batch of the ingest, or strandline.ingest.release_parked(path) if its query has ended"
+            "ingest",
+            what,
+            f"the next batch of the ingest, or strandline.ingest.release_parked({self._channel.path!r}) if its query has ended",
         )
 
     def _was_partition(self, name: str) -> bool:
         commit = self._history.newest(name).commit  # a state says nothing: a program keeps in it what it likes
         return commit is not None and not self._queries.isdisjoint(commit.transactions)
 
-    def _partition(self, partition: PartitionStatus, state: ProducerState) -> Described:
+    def _partition(self, partition: PartitionStatus, state: ProducerState, opens: Callable[[Time], bool]) -> Described:
         path, status = self._channel.path, self._status
         policy = " and ".join(status.policies) if status is not None else ""
         memory = state.state if isinstance(state.state, dict) else {}
@@ -139,12 +154,8 @@ class Describer:
         )
         announced = _announced(memory.get("own"), self._channel.domain)
         if announced is not None:
-            return Described(
-                "partition",
-                f"{announced}, {partition.delivered}; {query}",
-                f"{runs}: the missing rows; or count them as cancelled in the manifest (in a growing one add the negative count)",
-                drop,
-            )
+            what, release = self._lacking(partition.name, announced, opens)
+            return Described("partition", f"{what}, {partition.delivered}; {query}", f"{runs}: {release}", drop)
         newest = partition.newest_aside
         if newest is not None and newest.only_since_ms is not None:
             return Described("partition", f"{partition.delivered}; {query}", f"{_repair(newest)}; {silent}", drop)
@@ -155,6 +166,32 @@ class Describer:
             drop,
         )
 
+    def _lacking(self, name: str, announced: str, opens: Callable[[Time], bool]) -> tuple[str, str]:
+        """Return what a manifest still waits for, and what would release it: by the manifest as it is now, if it can be read."""
+        path = self._channel.path
+        try:
+            self._manifests = self._manifests or Manifests(self._channel)
+            lacking = self._manifests.lacking(name)
+            found = self._manifests.judge_of(name)
+        except StrandlineError as error:
+            return f"{announced} (its manifest cannot be read now: {error.what.rstrip('.')})", "the missing rows"
+        if lacking is None or found is None:
+            return announced, "the missing rows; or count them as cancelled in the manifest, for the next batch"
+        asked = [each for each in lacking if opens(each.at)]
+        if not asked:
+            return (
+                "its manifest was changed since its last batch, and waits for no row there any more",
+                f"the next batch; or at once: {command('cancel', path)}",
+            )
+        missing = sum(each.rows for each in lacking)
+        rows = f"{missing} row{'' if missing == 1 else 's'}"
+        what = f"its manifest announces {rows} that never came, the first of them at {lacking[0].shown}"
+        if found[1].grows:
+            first = "if they never come, let a producer of the manifest's channel commit a row with the negative count"
+            return what, f"the missing rows; or, {first}, then: {command('cancel', path)}"
+        words = [word for each in asked[:_MOST_CANCELLED] for word in (name, each.shown, str(each.cancelled + each.rows))]
+        return what, f"the missing rows; or, if they never come: {command('cancel', path, *words)}"
+
     def _last_batch(self, query: str) -> str:
         """Return when an ingest's query last committed, in words. Its process may live on without it, as that of a notebook."""
         last = self._history.last_batch(query)
@@ -164,7 +201,10 @@ class Describer:
         return f"and last committed {'at' if last.exact else 'before'} {when}; it is not known whether it runs"
 
     def _producer(self, name: str, state: ProducerState) -> Described:
-        path = self._channel.path
+        path, hold = self._channel.path, hold_of(state.state)
+        if hold is not None:
+            what = f"held by `strandline hold`, by {hold.by}, since {moment(hold.at)}"
+            return Described("producer", what, f"release it with: {drop_command(path, name)}")
         told = _notifications(state.state, self._channel.domain)
         owner, drop = state.owner, f"or, if it will never go on: {drop_command(path, name)}"
         if owner is None:

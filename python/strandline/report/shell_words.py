@@ -6,7 +6,7 @@ from shlex import quote
 
 from strandline.errors import printable
 
-__all__ = ["drop_command", "shell_word"]
+__all__ = ["command", "drop_command", "shell_word"]
 
 
 def shell_word(text: str) -> str:
@@ -22,21 +22,33 @@ def shell_word(text: str) -> str:
     return "$'" + "".join(map(_escaped, text)) + "'"
 
 
-def drop_command(path: str, name: str) -> str:
-    """Return the command that drops a producer, as a shell takes it: the name is from a log, and may be anything.
+def command(name: str, path: str, *words: str) -> str:
+    """Return a command of ``strandline`` for a channel, as a shell takes it: words are from a log, and may be anything.
 
     No command line takes half a character, which JSON can have. Then this says so.
 
-    >>> drop_command("/lake/flights", "a; rm -rf ~"), drop_command("-lake", "a")
-    ("strandline drop /lake/flights -- 'a; rm -rf ~'", 'strandline drop ./-lake a')
-    >>> drop_command("/lake/flights", "\\ud800")
+    Args:
+        name: The command.
+        path: The channel's path.
+        words: Its further arguments.
+
+    >>> command("drop", "/lake/flights", "a; rm -rf ~"), command("drop", "-lake", "a"), command("seal", "/lake")
+    ("strandline drop /lake/flights -- 'a; rm -rf ~'", 'strandline drop ./-lake a', 'strandline seal /lake')
+    >>> command("drop", "/lake/flights", "\\ud800")
     'drop it in a program: no command line takes its name, which has half a character'
     """
     try:
-        words = shell_word(f"./{path}" if path.startswith("-") else path), shell_word(name)
+        shown = [shell_word(f"./{path}" if path.startswith("-") else path), *map(shell_word, words)]
     except UnicodeEncodeError:
-        return "drop it in a program: no command line takes its name, which has half a character"
-    return f"strandline drop {words[0]} {'' if name.isalnum() else '-- '}{words[1]}"
+        return f"{name} it in a program: no command line takes its name, which has half a character"
+    if not all(map(str.isalnum, words)):
+        shown.insert(1, "--")
+    return f"strandline {name} {' '.join(shown)}"
+
+
+def drop_command(path: str, name: str) -> str:
+    """Return the command that drops a producer."""
+    return command("drop", path, name)
 
 
 def _escaped(char: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from strandline.channel import Channel
 from strandline.channel.progress.query_producer_state import is_query
@@ -151,9 +152,9 @@ class _Search:
             here = (key[1], *way)
             known = self._found.get(key)
             if known is None:
-                self._found[key] = self._holder(channel, key[1], times, here, sure=sure)
+                self._found[key] = self._holder(channel, key[1], times, here, to_asked, sure=sure)
             elif len(times) > len(known.times) or (sure and not known.sure):
-                self._found[key] = self._holder(channel, key[1], times, known.way, sure=sure or known.sure)
+                self._found[key] = self._holder(channel, key[1], times, known.way, to_asked, sure=sure or known.sure)
             if self._found[key].kind == "producer":
                 self._follow(key, channel, to_asked, steps, here, above)
         self._hidden[channel.table_id] = max(self._hidden.get(channel.table_id, 0), len(holding) - self._most)
@@ -192,12 +193,18 @@ class _Search:
         key = channel.domain.sort_key
         return sorted(found, key=lambda entry: (min(map(key, entry[1])), entry[0])), not unsure
 
-    def _holder(self, channel: Channel, name: str, times: tuple[Time, ...], way: tuple[str, ...], *, sure: bool) -> Holder:
+    def _opens(self, to_asked: ToAsked, time: Time) -> bool:
+        """Return whether a time of a channel keeps the asked time open, as far as that is known."""
+        return any(self._domain.less_equal(each, self._time) for each in to_asked(time) or ())
+
+    def _holder(
+        self, channel: Channel, name: str, times: tuple[Time, ...], way: tuple[str, ...], to_asked: ToAsked, *, sure: bool
+    ) -> Holder:
         history, describer = self._tools[channel.table_id]
         state = channel.progress.get(name)
         if state is None:
             raise RuntimeError(f"{channel.path} lost its producer {name!r} during an explanation")
-        kind, what, release, drop = describer.describe(name, state)
+        kind, what, release, drop = describer.describe(name, state, partial(self._opens, to_asked))
         if not sure:  # it may be healthy, so nobody should drop it
             what = f"it holds the least times of its channel, and it is not known whether they keep this time open; {what}"
             drop = ""

@@ -85,7 +85,7 @@ def test_the_page_has_every_command_and_every_option() -> None:
     page = PAGE.read_text(encoding="utf-8")
     shared = page.partition("## What all commands share")[2].partition("\n## ")[0]
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    assert set(re.findall(r"^## strandline (\w+)", page, re.MULTILINE)) == set(commands)
+    assert set(re.findall(r"^## strandline ([\w-]+)", page, re.MULTILINE)) == set(commands)
     for name, command in commands.items():
         section = page.partition(f"## strandline {name}\n")[2].partition("\n## ")[0]
         for parameter in command.params:
@@ -168,7 +168,6 @@ def test_an_operator_holds_a_time_until_it_is_dropped(run: Any, channel: Channel
     assert run("drop", channel.path, "me", "--yes").code == 0
     channel.refresh()
     assert list(channel.frontier) == [7]
-    assert "STRANDLINE_CHANNEL_SEALED" in run("hold", channel.path, 9, "--yes").err
     assert verify(channel.path).sound
 
 

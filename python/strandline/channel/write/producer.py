@@ -421,8 +421,9 @@ class Producer:
                 if instead:
                     return Committed(found)
             known = self._snapshot.progress.get(self.name)
-            if known is None or known.owner != self.owner or known.seq != self._seq:
+            if known is None or not self._is_current(known):
                 raise errors.producer_fenced(self.name, self._snapshot.table.path, known.owner if known else None)
+            self._seq = known.seq
             request = change(known)
             if request is None:
                 return Unchanged(self._snapshot.version) if earlier is None else Committed(earlier)
@@ -443,6 +444,15 @@ class Producer:
                 self._made(attempt.request)
                 self._snapshot.attempts.answer(attempt.version)
         return outcome
+
+    def _is_current(self, known: ProducerState) -> bool:
+        """Return whether nobody else has stated anything new for the producer.
+
+        :meth:`Channel.hold` repeats a statement, to clone what it holds. That changes nothing but its ``seq``.
+        """
+        if known.owner != self.owner:
+            return False
+        return known.seq == self._seq or (known.holds == self._stated and known.state == self._stated_state)
 
     def _open(self) -> None:
         if os.getpid() != self._process:

@@ -15,6 +15,14 @@ def delay_invalid_idle(after: object) -> PolicyError:
     )
 
 
+def manifest_contended(path: str, attempts: int) -> PolicyError:
+    return PolicyError(
+        "STRANDLINE_MANIFEST_CONTENDED",
+        f"Others wrote to the manifest {path} each time that it was to be written, {attempts} times.",
+        "Repeat the call when they have ended.",
+    )
+
+
 def _manifest_contradiction(path: str, time: str, name: str, what: str, remedy: str) -> IngestError:
     return IngestError("STRANDLINE_MANIFEST_CONTRADICTION", f"In the manifest {path}, {time} of {name!r} is {what}.", remedy)
 

@@ -6,13 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
-from deltalake.exceptions import TableNotFoundError
 
-from strandline.delta.store_errors import native
 from strandline.ingest.policies import errors
 from strandline.ingest.policies.arguments import quote
-from strandline.ingest.policies.manifest_table import ManifestTable, manifest_rows
+from strandline.ingest.policies.manifest_table import ManifestTable, manifest_rows, rewrite, with_cancelled_of
 from strandline.ingest.policies.policy import IngestColumns, Observation, Policy
 from strandline.ingest.state.manifest_state import ManifestState
 from strandline.time.antichain import Antichain
@@ -50,18 +47,20 @@ class Manifest(Policy):
         return self.cancelled
 
     def save(self, path: str, settings: IngestColumns) -> None:
-        """Write a manifest that was given as rows to the Delta table ``path``, unless it is there already."""
+        """Write a manifest that was given as rows to the Delta table ``path``, unless it is there already.
+
+        What was cancelled there meanwhile stays cancelled.
+        """
         if isinstance(self.expected, str):
             return
-        rows, storage = manifest_rows(self.expected, settings.time, settings.partition, settings.domain), settings.storage
-        try:
-            with native(path, storage):
-                there = pa.table(DeltaTable(path, storage_options=storage).to_pyarrow_table())
-        except TableNotFoundError:
-            there = None
-        if there is None or not _same(there, rows):
-            with native(path, storage):
-                write_deltalake(path, rows, mode="overwrite", storage_options=storage)
+        time, partition, domain = settings.time, settings.partition, settings.domain
+        given = manifest_rows(self.expected, time, partition, domain)
+
+        def changed(there: pa.Table | None) -> pa.Table | None:
+            rows = given if there is None else with_cancelled_of(given, there, time, partition, domain)
+            return None if there is not None and _same(there, rows) else rows
+
+        rewrite(path, settings.storage, changed)
         self.expected = path
 
     def open(self, settings: IngestColumns) -> None:
@@ -77,23 +76,25 @@ class Manifest(Policy):
         self._changed = self._announced.refresh()
 
     def refresh(self) -> None:
-        changed = self._table().refresh()
+        changed = self.table.refresh()
         self._changed = None if changed is None or self._changed is None else self._changed | changed
 
     def partitions(self) -> Iterable[str] | None:
-        return None if self._table().grows else self._table().partitions()
+        return None if self.table.grows else self.table.partitions()
 
     def changed(self) -> Iterable[str] | None:
         changed, self._changed = self._changed, set()
         return changed
 
     def announced(self) -> Iterable[str]:
-        return self._table().partitions()
+        return self.table.partitions()
 
     def ends(self) -> bool:
-        return not self._table().still_to_announce()
+        return not self.table.still_to_announce()
 
-    def _table(self) -> ManifestTable:
+    @property
+    def table(self) -> ManifestTable:
+        """What is announced. The policy must be open."""
         if self._announced is None:
             raise RuntimeError("the manifest is not open")
         return self._announced
@@ -103,7 +104,7 @@ class Manifest(Policy):
         return {"came": state["came"]} if isinstance(before, Manifest) and isinstance(state, dict) and "came" in state else None
 
     def promise(self, seen: Observation, state: Any) -> tuple[Iterable[Time] | None, Any]:
-        announced, name, domain = self._table(), seen.partition, self.domain
+        announced, name, domain = self.table, seen.partition, self.domain
         counted = ManifestState.of(name, state)
         known = None if counted.held is None else Antichain.from_json(domain, counted.held)
         self._check_announced(name, counted, known)
@@ -132,7 +133,7 @@ class Manifest(Policy):
         """Raise when fewer rows are announced than before, or when more rows are expected for times that were complete."""
         if held is None or counted.total is None or counted.done is None:
             return
-        announced = self._table()
+        announced = self.table
         done, total, left = announced.announced_before(name, held), announced.total(name), announced.left_before(name, held)
         was = left if counted.left is None else counted.left
         if announced.grows:  # a wrong announcement is taken back by a row with the opposite count

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
-from deltalake import DeltaTable
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
 from strandline.channel import Channel, ChannelError, Log
 from strandline.delta.store_errors import native
@@ -18,9 +19,17 @@ from strandline.ingest.policies import errors
 from strandline.time.arrow import find_time_field, times_of
 from strandline.time.domain import Scalar, Time, TimeDomain
 
-__all__ = ["EXPECTED", "ManifestTable"]
+__all__ = ["CANCELLED", "EXPECTED", "Announced", "ManifestTable", "manifest_rows", "rewrite", "with_cancelled_of"]
 
 EXPECTED, CANCELLED = "expected", "cancelled"
+_MOST_ATTEMPTS = 20
+
+
+class Announced(NamedTuple):
+    """What is announced for a partition and a time: how many rows, and how many of them are cancelled."""
+
+    rows: int
+    cancelled: int
 
 
 class ManifestTable:
@@ -93,6 +102,29 @@ class ManifestTable:
         if found is None:
             found = self._sorted[partition] = sorted(self._left.get(partition, ()), key=self.domain.sort_key)
         return found
+
+    def announced(self, partition: str, time: Time) -> Announced | None:
+        """Return what is announced for a partition and a time, or ``None`` if nothing is."""
+        rows = self._full.get(partition, {}).get(time)
+        return None if rows is None else Announced(rows, rows - self._left[partition][time])
+
+    def cancel(self, totals: Mapping[tuple[str, Time], int]) -> bool:
+        """Write how many of the announced rows of partitions and times are cancelled in all, and refresh.
+
+        A number that is greater in the table already stays. Returns whether anything was written. Only a table that is no channel
+        has such numbers. Raises :class:`PolicyError` ``STRANDLINE_MANIFEST_CONTENDED`` if others keep writing to it.
+        """
+
+        def changed(rows: pa.Table | None) -> pa.Table | None:
+            if rows is None:
+                raise errors.manifest_invalid_unwritten()
+            names, times, _, before = self._columns(rows)
+            now = [max(n, totals.get(key, 0)) for key, n in zip(zip(names, times, strict=True), before, strict=True)]
+            return None if now == before else _with_cancelled(rows, now)
+
+        written = rewrite(self.path, self._storage, changed)
+        self.refresh()
+        return written
 
     def still_to_announce(self) -> tuple[Time, ...]:
         """Return lower bounds for all rows that may still be announced."""
@@ -244,6 +276,70 @@ class ManifestTable:
             self._impossible.add(name)
 
 
+def _with_cancelled(rows: pa.Table, counts: Sequence[int]) -> pa.Table:
+    """Return the rows with these numbers in the column ``cancelled``."""
+    if CANCELLED not in rows.column_names:
+        return rows.append_column(CANCELLED, pa.array(counts, pa.int64()))
+    at = rows.schema.get_field_index(CANCELLED)
+    return rows.set_column(at, rows.schema.field(at), pa.array(counts, rows.schema.field(at).type))
+
+
+def with_cancelled_of(rows: pa.Table, before: pa.Table, time: str, partition: tuple[str, ...], domain: TimeDomain) -> pa.Table:
+    """Return the rows of a manifest with what was cancelled in another version of it."""
+    if CANCELLED not in before.column_names or not {time, *partition} <= {*before.column_names} & {*rows.column_names}:
+        return rows
+
+    def keys(table: pa.Table) -> list[tuple[str, Time]]:
+        times = times_of(table.column(time), domain, time)
+        return list(zip(partition_names(table, partition).to_pylist(), times, strict=True))
+
+    known = dict(zip(keys(before), before.column(CANCELLED).to_pylist(), strict=True))
+    given = rows.column(CANCELLED).to_pylist() if CANCELLED in rows.column_names else [0] * rows.num_rows
+    return _with_cancelled(rows, [max(n or 0, known.get(key) or 0) for key, n in zip(keys(rows), given, strict=True)])
+
+
+def rewrite(path: str, storage: Mapping[str, str] | None, changed: Callable[[pa.Table | None], pa.Table | None]) -> bool:
+    """Write over the rows of a Delta table, so that nothing is lost that others write meanwhile.
+
+    Args:
+        path: The table's path.
+        storage: The options of its storage.
+        changed: Returns the new rows from those that are there (``None``: there is no table), or ``None`` if they stay. It is
+            called again whenever another writer was faster.
+
+    Returns:
+        Whether anything was written.
+    """
+    options = dict(storage) if storage else None
+    for _ in range(_MOST_ATTEMPTS):
+        table: DeltaTable | None = None
+        with native(path, storage):
+            try:
+                table = DeltaTable(path, storage_options=options)
+                rows = pa.table(table.to_pyarrow_table())
+            except TableNotFoundError:
+                rows = None
+        now = changed(rows)
+        if now is None:
+            return False
+        same = rows is not None and set(rows.column_names) == set(now.column_names)
+        try:
+            with native(path, storage):
+                once = CommitProperties(max_commit_retries=0)  # a later version may have other rows
+                write_deltalake(
+                    path if table is None else table,
+                    now,
+                    mode="overwrite",
+                    schema_mode=None if same else "overwrite",
+                    storage_options=options,
+                    commit_properties=once,
+                )
+        except CommitFailedError:
+            continue
+        return True
+    raise errors.manifest_contended(path, _MOST_ATTEMPTS)
+
+
 def manifest_rows(expected: Any, time: str, partition: tuple[str, ...], domain: TimeDomain) -> pa.Table:
     """Return the rows of a manifest.
 
@@ -261,6 +357,7 @@ def manifest_rows(expected: Any, time: str, partition: tuple[str, ...], domain: 
         if len(partition) > 1:
             raise errors.manifest_invalid_mapping(partition)
         columns = {time: array_of([t for _, t in flat], domain), EXPECTED: pa.array(list(flat.values()), pa.int64())}
+        columns[CANCELLED] = pa.array([0] * len(flat), pa.int64())
         if partition:
             columns[partition[0]] = pa.array([str(name) for name, _ in flat], pa.string())
         return pa.table(columns)

@@ -25,9 +25,11 @@ def registrar_after(given: Given, changes: Changes) -> RegistrarState:
 
 
 def _with_clock(given: Given) -> QueryEntry:
-    """Return the query's entry with its policy, and since when silence counts."""
+    """Return the query's entry with its policy, what a manifest is read by, and since when silence counts."""
     clock = given.clock
     entry = given.entry.changed(policy=str(given.policy))
+    if any(need.times for _, need in given.settings.needs):
+        entry = entry.changed(by=list(given.settings.partition))
     entry = entry.changed(snapshot=None, fenced=None, since=None, since_wall=None, late=None)
     if clock.judges:
         entry = entry.changed(clock=clock.state)

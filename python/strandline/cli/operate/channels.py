@@ -6,6 +6,9 @@ All but ``compact`` change what comes out of a channel, or what is known of it. 
 
 from __future__ import annotations
 
+import getpass
+import os
+import socket
 from datetime import datetime, timedelta, timezone
 from itertools import count
 from typing import Annotated
@@ -15,7 +18,7 @@ import typer
 from strandline.channel import Channel, Log, ProducerState
 from strandline.cli import errors
 from strandline.cli.arguments import AsJson, ChannelPath, StorageOptions, Yes, confirmed, storage_of
-from strandline.cli.output import clean, line, print_json
+from strandline.cli.output import clean, done
 from strandline.delta.storage import LOG_DIR
 from strandline.delta.store_errors import native
 from strandline.delta.table import open_delta, refuse_misread
@@ -45,7 +48,7 @@ def hold(
     storage: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:
-    """Keep a time and all later ones open: a producer joins that holds it, until it is dropped. A sealed channel refuses it."""
+    """Keep a time and all later ones open: a producer joins that holds it, until it is dropped. Only a closed time is refused."""
     channel = Channel.open(path, storage_of(storage))
     wanted = parse_time(channel.domain, time, "TIME")
     shown = channel.domain.format(wanted)
@@ -56,9 +59,9 @@ def hold(
         yes=yes,
         as_json=as_json,
     )
-    version = channel.register([name], [wanted])
+    version = channel.hold(name, wanted, by=_operator())
     release = drop_command(channel.path, name)
-    _done(channel, version, f"{name} holds {shown} now; release it with: {release}", as_json=as_json)
+    done(channel, version, f"{name} holds {shown} now; release it with: {release}", as_json=as_json)
 
 
 def drop(
@@ -99,7 +102,7 @@ def drop(
     if partitions:
         version = drop_partitions(path, partitions, options)
     channel.refresh()
-    _done(channel, version, f"dropped {', '.join(names)}", as_json=as_json)
+    done(channel, version, f"dropped {', '.join(names)}", as_json=as_json)
 
 
 def rejoin(
@@ -123,7 +126,7 @@ def rejoin(
     channel.refresh()
     joined = [p for p in status(path, options).partitions if p.name in names]
     shown = ", ".join(f"{p.name} (generation {p.generation}) at {', '.join(map(channel.domain.format, p.holds))}" for p in joined)
-    _done(channel, version, f"with the next batch, these rejoin: {shown}", as_json=as_json)
+    done(channel, version, f"with the next batch, these rejoin: {shown}", as_json=as_json)
 
 
 def forget(
@@ -154,7 +157,7 @@ def forget(
     version = forget_partitions(path, names or None, options, before=moment)
     channel.refresh()
     gone = count_before - len(channel.producers)
-    _done(channel, version, f"forgot {gone} partition(s)", as_json=as_json, more={"forgotten": gone})
+    done(channel, version, f"forgot {gone} partition(s)", as_json=as_json, more={"forgotten": gone})
 
 
 def _moment(text: str) -> datetime:
@@ -179,10 +182,19 @@ def compact(
     handle = open_delta(log, options)
     refuse_misread(log, handle, before, options)  # deltalake may write a checkpoint too, whatever it is asked for
     with native(channel.path, options), channel.log.store.errors("compact"):
-        done = handle.optimize.compact(target_size=size)
-    body = {"removed": done["numFilesRemoved"], "added": done["numFilesAdded"]}
+        metrics = handle.optimize.compact(target_size=size)
+    body = {"removed": metrics["numFilesRemoved"], "added": metrics["numFilesAdded"]}
     channel.refresh()
-    _done(channel, channel.version, f"{body['removed']} files became {body['added']}", as_json=as_json, more=body)
+    done(channel, channel.version, f"{body['removed']} files became {body['added']}", as_json=as_json, more=body)
+
+
+def _operator() -> str:
+    """Return who runs this command, as ``user@host``. A container may have no name for its user."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"
 
 
 def _free_name(channel: Channel, wanted: str | None) -> str:
@@ -205,11 +217,3 @@ def _known(channel: Channel, name: str) -> ProducerState:
         known = sorted(each for each in channel.producers if each not in own)
         raise errors.producer_unknown(channel.path, name, known)
     return state
-
-
-def _done(channel: Channel, version: int | None, text: str, *, as_json: bool, more: dict[str, int] | None = None) -> None:
-    frontier = [channel.domain.format(time) for time in channel.frontier]
-    if as_json:
-        print_json({"channel": channel.path, "version": version, "frontier": frontier, "done": text, **(more or {})})
-    else:
-        line(f"version {version}: {text}; the frontier is {', '.join(frontier) or 'empty'}")

@@ -1,0 +1,97 @@
+"""``strandline cancel``, ``seal``, ``readmit`` and ``publish-late``: what releases a time, or brings back rows."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from strandline.channel import Channel
+from strandline.cli.arguments import AsJson, ChannelPath, StorageOptions, Yes, confirmed, storage_of
+from strandline.cli.output import clean, done
+from strandline.ingest import cancel as cancel_rows
+from strandline.ingest import publish_late_rows
+from strandline.ingest import readmit as readmit_rows
+
+__all__ = ["cancel", "publish_late", "readmit", "seal"]
+
+LatePath = Annotated[str | None, typer.Option("--late-path", help="The late table (default: PATH_late).", show_default=False)]
+
+
+def cancel(
+    path: ChannelPath,
+    rows: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[PARTITION TIME N]…",
+            help="How many announced rows of a partition and a time never come, in all. Without: what the manifest says now.",
+            show_default=False,
+        ),
+    ] = None,
+    yes: Yes = False,
+    storage: StorageOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Cancel announced rows of a manifest that never come: their times close at once. N is the total, so twice is once."""
+    words = rows or []
+    if len(words) % 3:
+        raise typer.BadParameter("give PARTITION TIME N, as often as needed", param_hint="[PARTITION TIME N]…")
+    wanted: dict[tuple[str, object], int] = {}
+    for name, time, number in zip(words[::3], words[1::3], words[2::3], strict=True):
+        if not number.isdecimal():
+            raise typer.BadParameter(f"{clean(number)} is no number of rows", param_hint="N")
+        wanted[name, time] = int(number)
+    channel = Channel.open(path, storage_of(storage))
+    told = "Times that wait only for these rows close, so results without them come out. This cannot be taken back."
+    typer.echo(told, err=True)
+    what = f"Cancel rows at {len(wanted)} times" if wanted else "Go by the manifest as it is now"
+    confirmed(f"{what} in {clean(channel.path)}?", yes=yes, as_json=as_json)
+    version = cancel_rows(path, wanted or None, storage_of(storage))
+    channel.refresh()
+    done(channel, version, "it goes by the manifest now", as_json=as_json)
+
+
+def seal(path: ChannelPath, yes: Yes = False, storage: StorageOptions = None, as_json: AsJson = False) -> None:
+    """Seal a channel: no producer can join any more, so nothing waits for one that might."""
+    channel = Channel.open(path, storage_of(storage))
+    confirmed(
+        f"No producer, and no new partition, can join {clean(channel.path)} any more. This cannot be taken back. Go on?",
+        yes=yes,
+        as_json=as_json,
+    )
+    version = channel.seal()
+    told = "it was sealed already" if version is None else "it is sealed"
+    done(channel, channel.version, told, as_json=as_json)
+
+
+def readmit(
+    path: ChannelPath,
+    late_path: LatePath = None,
+    yes: Yes = False,
+    storage: StorageOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add the rows that were late since the last call, as the channel's next correction (ingests with corrections)."""
+    options = storage_of(storage)
+    channel = Channel.open(path, options)
+    confirmed(f"Add late rows to {clean(channel.path)} as a correction? It cannot be taken back.", yes=yes, as_json=as_json)
+    found = readmit_rows(path, late_path, storage=options)
+    channel.refresh()
+    told = f"{found.rows} rows came back" + (f" as correction {found.correction}" if found.rows else "")
+    done(channel, channel.version, f"{told}, {found.left} stay", as_json=as_json, more={"rows": found.rows, "left": found.left})
+
+
+def publish_late(
+    path: ChannelPath,
+    late_path: LatePath = None,
+    yes: Yes = False,
+    storage: StorageOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add late rows that a query had named when it ended to their late tables. The query's next batch does the same."""
+    options = storage_of(storage)
+    channel = Channel.open(path, options)
+    confirmed(f"Publish late rows of {clean(channel.path)}?", yes=yes, as_json=as_json)
+    rows = publish_late_rows(path, options, late_path=late_path)
+    channel.refresh()
+    done(channel, channel.version, f"{rows} late rows were published", as_json=as_json, more={"rows": rows})

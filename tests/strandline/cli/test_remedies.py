@@ -1,0 +1,203 @@
+"""Every remedy works: what ``why`` or an error prints is typed as it stands, and the time is released."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ingest_bench import SCHEMA, Bench
+from strandline.channel import CapabilityError, Channel
+from strandline.cli.__main__ import main
+from strandline.ingest import IngestError, Settings, cancel, idle, manifest, ordered
+from strandline.report import explain, verify
+from strandline.time.domain import product
+from typed import typed
+from why_channels import make, send, the_culprit
+
+
+def ran(*words: object) -> int:
+    return main([str(word) for word in words])
+
+
+@pytest.fixture
+def sealed(tmp_path: Path) -> Channel:
+    """A query's output: sealed, with one producer, which holds 5."""
+    made = make(tmp_path / "out", producers=["query-q"])
+    send(made, "query-q", [1], [5])
+    return made
+
+
+def test_a_hold_on_a_sealed_channel_stands_until_what_why_prints_is_typed(sealed: Channel) -> None:
+    assert ran("hold", sealed.path, 7, "--yes") == 0
+    send(Channel.open(sealed.path), "query-q", [6], [20])
+    assert list(Channel.open(sealed.path).frontier) == [7]
+    culprit = the_culprit(explain(sealed.path, 9))
+    assert re.search(r"held by `strandline hold`, by .+@.+, since 2\d{3}-\d\d-\d\dT", culprit.what)
+    assert typed(str(explain(sealed.path, 9)), "drop") == 0
+    assert list(Channel.open(sealed.path).frontier) == [20]
+    assert verify(sealed.path).sound
+
+
+def test_a_closed_time_cannot_be_held(sealed: Channel, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ran("hold", sealed.path, 4, "--yes") == 3
+    assert "cannot join at 4, because the frontier is {5}" in capsys.readouterr().err
+    with pytest.raises(CapabilityError):
+        sealed.hold("me", 4, by="me")
+    send(Channel.open(sealed.path), "query-q", [], [])
+    assert ran("hold", sealed.path, 9, "--yes") == 3, "everything is closed"
+
+
+def test_a_hold_in_a_partial_order_needs_one_who_holds_an_earlier_time(tmp_path: Path) -> None:
+    channel = make(tmp_path / "c", product(epoch="int64", iter="int64"), at=(0, 0))
+    send(channel, "a", [], [(3, 0)])
+    send(channel, "b", [], [(1, 5)])
+    channel.hold("me", (2, 6), by="me")
+    assert list(channel.producers["me"].holds) == [(2, 6)]
+    with pytest.raises(CapabilityError):
+        channel.hold("you", (2, 4), by="me")
+
+
+def test_a_session_that_is_open_goes_on_beside_a_hold(tmp_path: Path) -> None:
+    """The hold states again what it clones. The session takes this for what it is: nothing new."""
+    channel = make(tmp_path / "c", producers=["a"])
+    a = channel.producer("a")
+    a.delay([3])
+    a.commit()
+    a.delay([8])
+    Channel.open(channel.path).hold("me", 4, by="ann")
+    a.commit()
+    Channel.open(channel.path).hold("you", 9, by="ann")
+    a.close()
+    assert list(Channel.open(channel.path).frontier) == [4]
+    assert verify(channel.path).sound
+
+
+def test_one_who_takes_the_name_still_fences_the_session(tmp_path: Path) -> None:
+    channel = make(tmp_path / "c", producers=["a"])
+    a = channel.producer("a")
+    Channel.open(channel.path).hold("me", 4, by="ann")
+    Channel.open(channel.path).producer("a", take_over=True)
+    a.delay([1])
+    with pytest.raises(Exception, match="STRANDLINE_PRODUCER_FENCED"):
+        a.commit()
+
+
+def test_a_batch_of_an_ingest_goes_on_beside_a_hold(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ordered(), partitions=["a", "b"])
+    bench.run((3, "a", 0), (5, "b", 0))
+    reports = bench.take([(7, "a", 1), (8, "b", 1)])
+    assert ran("hold", bench.settings.path, 4, "--yes") == 0
+    bench.commit(reports)
+    assert bench.frontier() == [4]
+    assert bench.late() == []
+    assert typed(str(explain(bench.settings.path, 5)), "drop") == 0
+    assert bench.frontier() == [7]
+    assert verify(bench.settings.path).sound
+
+
+EXPECTED = {("a", 1): 2, ("a", 4): 1, ("b", 2): 3}
+
+
+def announced(tmp_path: Path, expected: Any = None, wrap: Any = lambda policy: policy) -> Bench:
+    policy = wrap(manifest(EXPECTED if expected is None else expected))
+    policy.save(
+        str(tmp_path / "manifest"), Settings.of(str(tmp_path / "channel"), SCHEMA, policy=policy, time="t", partition="p")
+    )
+    return Bench(tmp_path, policy)
+
+
+@pytest.mark.parametrize("wrap", [lambda policy: policy, lambda policy: idle(policy, "1 hour")])
+def test_what_why_says_of_rows_that_never_came_releases_the_time(tmp_path: Path, wrap: Any) -> None:
+    bench = announced(tmp_path, wrap=wrap)
+    bench.run((1, "a", 0), (4, "a", 0), (2, "b", 0), (2, "b", 1), (2, "b", 2))
+    assert bench.frontier() == [1]
+    answer = str(explain(bench.settings.path, 3))
+    assert "announces 1 row that never came, the first of them at 1" in answer
+    assert typed(answer, "cancel") == 0
+    assert bench.frontier() == []
+    version = bench.channel.version
+    assert typed(answer, "cancel") == 0, "the number is the total"
+    assert bench.channel.version == version
+    bench.restart()
+    bench.run((1, "a", 9))
+    assert bench.late() == [(1, "a", 9)]
+    assert verify(bench.settings.path).sound
+
+
+def test_a_running_ingest_goes_on_after_rows_were_cancelled(tmp_path: Path) -> None:
+    bench = announced(tmp_path)
+    bench.run((1, "a", 0), (2, "b", 0))
+    others, own = bench.take([(2, "b", 1)]), bench.take([(1, "a", 1)])
+    cancel(bench.settings.path, {("a", "1"): 1})
+    assert bench.holds() == {"a": [4], "b": [2]}
+    with pytest.raises(IngestError, match="STRANDLINE_INGEST_OVERTAKEN"):
+        bench.commit(own)
+    bench.commit(others)
+    assert bench.holds() == {"a": [4], "b": [2]}
+
+
+def test_a_crash_between_manifest_and_channel_heals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = announced(tmp_path)
+    bench.run((1, "a", 0), (2, "b", 0))
+    with monkeypatch.context() as patched:
+        patched.setattr(Channel, "append_decided", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            cancel(bench.settings.path, {("a", 1): 1})
+    assert bench.frontier() == [1]
+    answer = str(explain(bench.settings.path, 1))
+    assert "never came" not in answer
+    assert typed(answer, "cancel") == 0
+    assert bench.frontier() == [2]
+
+
+def test_writing_the_mapping_again_keeps_what_was_cancelled(tmp_path: Path) -> None:
+    bench = announced(tmp_path)
+    bench.run((1, "a", 0), (2, "b", 0))
+    cancel(bench.settings.path, {("a", 1): 1})
+    again = announced(tmp_path)
+    again.batch = 1
+    again.run((2, "b", 1))
+    assert again.holds() == {"a": [4], "b": [2]}
+
+
+@pytest.mark.parametrize(
+    ("rows", "what"),
+    [
+        ({("c", 1): 1}, "judges a partition 'c'. It has: a, b"),
+        ({("a", 2): 1}, "announces nothing for 2 of 'a'. It has: 1, 4"),
+        ({("a", 1): 2}, "2 rows are announced, 0 are cancelled, and 1 are missing"),
+        ({("a", 1): -1}, "is no number of rows"),
+    ],
+)
+def test_what_cannot_be_cancelled_is_refused_by_name(tmp_path: Path, rows: Any, what: str) -> None:
+    bench = announced(tmp_path)
+    bench.run((1, "a", 0), (2, "b", 0))
+    with pytest.raises(IngestError, match=f"STRANDLINE_CANCEL_INVALID.*{what}"):
+        cancel(bench.settings.path, rows)
+    assert bench.frontier() == [1]
+
+
+def test_without_a_manifest_nothing_is_cancelled(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ordered())
+    bench.run((1, "a", 0))
+    with pytest.raises(IngestError, match="STRANDLINE_CANCEL_IMPOSSIBLE"):
+        cancel(bench.settings.path, {("a", 1): 1})
+
+
+def test_an_open_channel_is_sealed_by_what_why_prints(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ordered())
+    bench.run((3, "a", 0))
+    assert typed(str(explain(bench.settings.path, 3)), "seal") == 0
+    assert bench.channel.sealed
+
+
+def test_late_rows_come_back_by_a_command(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ordered(), corrections=True)
+    bench.run((3, "a", 0))
+    bench.run((1, "a", 1))
+    assert ran("publish-late", bench.settings.path, "--yes", "--json") == 0
+    assert ran("readmit", bench.settings.path, "--yes") == 0
+    assert len(bench.rows()) == 2
