@@ -101,6 +101,10 @@ class RecordOptions:
         return cls(**fields(cls, parse(cls, options, "the strandline recording", _PASSED), options))
 
 
+FROM_BEGINNING = "fromBeginning"
+"""The value of ``takeOver`` that takes over although the query's source is read from its beginning."""
+
+
 @dataclass(frozen=True)
 class IngestOptions:
     """The options of ``writeStream`` with the option ``policy``, which makes it an ingest (docs/ingest.md).
@@ -125,7 +129,10 @@ class IngestOptions:
     corrections: bool = option("corrections", boolean, False)
     reads_to_end: bool = option("readsToEnd", boolean, False)
     checkpoint: str | None = option("checkpointLocation", text)
-    take_over: bool = option("takeOver", boolean, False)
+    take_over: str = option("takeOver", one_of("true", "false", FROM_BEGINNING), "false")
+    from_beginning: str | None = option(
+        "readsFromBeginning", text, doc="set by `ingest`: the sources that a new checkpoint begins anew"
+    )
     merge_schema: bool = option("mergeSchema", boolean, False)
     storage: dict[str, str] | None = storage_options()
 

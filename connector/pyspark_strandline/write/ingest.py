@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark_strandline.options import IngestOptions
 from pyspark_strandline.write import errors
@@ -41,7 +41,7 @@ def ingest(
     max_set_aside: str | int | None = None,
     domain: TimeDomain | str | None = None,
     corrections: bool = False,
-    take_over: bool = False,
+    take_over: bool | Literal["fromBeginning"] = False,
     heartbeat: bool = False,
     merge_schema: bool = False,
     storage: Mapping[str, str] | None = None,
@@ -75,7 +75,10 @@ def ingest(
             are stops the query with ``STRANDLINE_SET_ASIDE_LIMIT``, and nothing of it is written (default: any number).
         domain: The domain of the times (default: that of the column).
         corrections: Whether the times become ``product(event, correction)``, which :func:`readmit` needs.
-        take_over: Whether to take over partitions that another query's ingest holds; its next batch fails.
+        take_over: Whether to take over partitions that another query's ingest holds; its next batch fails. A source that a new
+            checkpoint reads from its beginning, such as files, is refused then (``STRANDLINE_TAKE_OVER_READS_AGAIN``), because
+            each row that the other query has taken in would come twice. ``"fromBeginning"`` takes over nevertheless: it says that
+            the source does not have these rows any more.
         heartbeat: Whether the ingest makes batches also while the source has nothing new, so that ``idle`` can give up partitions
             when all of them are silent. It unites the stream with Spark's source ``rate``, of which no row is written. A query
             that has a checkpoint keeps what it was started with.
@@ -113,7 +116,11 @@ def ingest(
     options |= _bounds(max_ahead, max_future)
     if domain is not None:
         options["domain"] = str(domain)
-    flags = {"corrections": corrections, "takeOver": take_over, "mergeSchema": merge_schema, "readsToEnd": _reads_to_end(df)}
+    if take_over:
+        options["takeOver"] = take_over if isinstance(take_over, str) else "true"
+    if anew := _from_beginning(df):
+        options["readsFromBeginning"] = ", ".join(anew)
+    flags = {"corrections": corrections, "mergeSchema": merge_schema, "readsToEnd": _reads_to_end(df)}
     options |= {name: "true" for name, is_set in flags.items() if is_set}
     options |= {f"storage.{name.removeprefix('storage.')}": value for name, value in (storage or {}).items()}
     settings = settings_of(IngestOptions.parse(options), df.schema, policy)  # raises here: the caller's line is in the trace
@@ -141,6 +148,37 @@ def with_heartbeat(df: DataFrame) -> DataFrame:
 
     clock = df.sparkSession.readStream.format("rate").option("numPartitions", 1).load().where(F.lit(False))
     return df.union(clock.select(*(F.lit(None).cast(field.dataType).alias(field.name) for field in df.schema)))
+
+
+_FILES = ("csv", "json", "orc", "parquet", "text", "xml", "avro", "binaryfile")
+_BEGINS_LATER = {
+    **dict.fromkeys(_FILES, "modifiedafter *(->|=)"),
+    "delta": "starting(version|timestamp) *(->|=)",
+    "strandline": "starting(version|timestamp|frontier) *(->|=)",
+}
+"""Sources that a new checkpoint reads from the beginning, and their options that let them begin later."""
+
+
+def _from_beginning(df: DataFrame) -> list[str]:
+    """Return the names of the sources that are read from their beginning with a new checkpoint, as far as the plan shows it."""
+    plan = getattr(df, "_jdf", None)
+    return [] if plan is None else sorted(set(_anew(plan.queryExecution().analyzed())))
+
+
+def _anew(plan: Any) -> Iterator[str]:
+    kind, children = plan.getClass().getSimpleName(), plan.children()
+    source = options = ""
+    if kind == "StreamingRelation":
+        source, options = plan.dataSource().className(), plan.dataSource().options().toString()
+    elif kind == "StreamingRelationV2":
+        source, options = plan.sourceName(), plan.extraOptions().asCaseSensitiveMap().toString()
+    begins_later = _BEGINS_LATER.get(source.lower())
+    if begins_later is not None and not re.search(rf"\b{begins_later}", options, re.IGNORECASE):
+        yield source
+    if source.lower() == "kafka" and re.search(r"\bstartingOffsets *(->|=) *earliest\b", options, re.IGNORECASE):
+        yield source
+    for i in range(children.size()):
+        yield from _anew(children.apply(i))
 
 
 _LIMITS = re.compile(r"(max(files|bytes|offsets|rows|records|events)per(trigger|batch)|minoffsetspertrigger)", re.IGNORECASE)

@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StringType, StructType
 
 from pyspark_strandline.column_types import check_stored_types
-from pyspark_strandline.options import IngestOptions
+from pyspark_strandline.options import FROM_BEGINNING, IngestOptions
 from pyspark_strandline.schema import arrow_schema, quoted
 from pyspark_strandline.workers import QUERIES_KEPT, Recent, uncollected, without_stack
 from pyspark_strandline.write import errors
@@ -200,7 +200,8 @@ def settings_of(options: IngestOptions, schema: StructType, policy: Policy | Non
         late_retention=options.late_retention,
         domain=options.domain,
         corrections=options.corrections,
-        take_over=options.take_over,
+        take_over=options.take_over != "false",
+        from_beginning=None if options.take_over == FROM_BEGINNING else options.from_beginning,
         merge_schema=options.merge_schema,
         storage=options.storage,
     )

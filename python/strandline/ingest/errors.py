@@ -302,14 +302,14 @@ def partition_not_dead(name: str, path: str, why: str) -> IngestError:
     )
 
 
-def partition_of_another_query(partition: str, path: str, donor: str, query: str) -> IngestError:
+def partition_of_another_query(partition: str, path: str, donor: str, query: str, anew: str | None) -> IngestError:
     return IngestError(
         "STRANDLINE_PARTITION_OF_ANOTHER_QUERY",
         f"The batch has rows of partition {partition!r} of {path}, which query {donor} has "
         f"written. That query has ended. Query {query} may read again what it has read, and then each row "
         "would come twice. Nothing of the batch was written.",
         "Start the ingest with the checkpoint that it had. If that is lost, ingest into a new channel, and let the "
-        "readers change to it. If this query's source begins where the other one ended, set takeOver.",
+        f"readers change to it. {_begins_where_it_ended(anew)}",
     )
 
 
@@ -414,15 +414,37 @@ def producer_live_parked(path: str, owner: object) -> ProducerError:
     )
 
 
-def producer_live_to_ingest(error: ProducerError) -> ProducerError:
+def producer_live_to_ingest(error: ProducerError, anew: str | None) -> ProducerError:
     """Return the error of a channel with what a restart of an ingest must keep: its process may have ended the other query."""
     return ProducerError(
         "STRANDLINE_PRODUCER_LIVE",
         error.what,
         "Stop the query there. If it has ended, start the ingest with the checkpoint that it had: with another one it "
-        "may read again what the channel has, and then each row would come twice. If this query's source begins where "
-        "the other one ended, set takeOver.",
+        f"may read again what the channel has, and then each row would come twice. {_begins_where_it_ended(anew)}",
     )
+
+
+def take_over_reads_again(path: str, donor: str, sources: str) -> IngestError:
+    return IngestError(
+        "STRANDLINE_TAKE_OVER_READS_AGAIN",
+        f"This query is to take over the partitions of {path} from query {donor}, and reads its source from the beginning "
+        f"({sources}). Each row that is still there and that query {donor} has taken in would come twice. Nothing was written.",
+        f"Start the ingest with the checkpoint that query {donor} had. If that is lost: {_BEGIN_LATER}; or, if the source has "
+        "none of these rows any more, take over with takeOver=fromBeginning.",
+    )
+
+
+_BEGIN_LATER = (
+    "let the source begin where the other one ended (files: the option modifiedAfter, or move what was read to another folder; "
+    "Kafka: startingOffsets; Delta: startingVersion)"
+)
+
+
+def _begins_where_it_ended(sources: str | None) -> str:
+    """Return what a query may do about rows of another one. ``sources``: those that it is known to read from their beginning."""
+    if sources is None:
+        return "If this query's source begins where the other one ended, set takeOver."
+    return f"This query reads its source from the beginning ({sources}): {_BEGIN_LATER}, and then set takeOver."
 
 
 def query_unknown(query: str, path: str, queries: Iterable[str]) -> IngestError:

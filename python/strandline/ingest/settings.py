@@ -65,6 +65,7 @@ class Settings:
     future: FutureBound | None = None
     corrections: bool = False
     take_over: bool = False
+    from_beginning: str | None = None
     merge_schema: bool = False
     late_columns: tuple[str, ...] = ()
     late_retention: Duration | None = None
@@ -88,6 +89,7 @@ class Settings:
         domain: TimeDomain | str | None = None,
         corrections: bool = False,
         take_over: bool = False,
+        from_beginning: str | None = None,
         merge_schema: bool = False,
         late_columns: str | Sequence[str] = (),
         late_retention: str | timedelta | Duration | None = None,
@@ -112,6 +114,7 @@ class Settings:
             domain: The domain of the times (default: that of the column).
             corrections: Whether the channel's times get the coordinate ``correction``.
             take_over: Whether to take over other ingests' partitions.
+            from_beginning: The sources that a new query reads from their beginning, so that a takeover would read rows again.
             merge_schema: Whether columns that the channel and the late table lack are added to them, and those that the rows lack
                 are null there.
             late_columns: The columns that only the late table has.
@@ -149,6 +152,7 @@ class Settings:
             future=future_bound(max_future, found, [part.moved_leaves(found) for _, part in policy.by_pattern()]),
             corrections=corrections,
             take_over=take_over,
+            from_beginning=from_beginning,
             merge_schema=merge_schema,
             late_columns=late_only,
             late_retention=_retention(late_retention),

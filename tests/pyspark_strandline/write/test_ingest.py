@@ -132,6 +132,25 @@ def test_late_rows_as_they_came_and_a_limit_on_them(spark: Any, tmp_path: Path) 
     assert late(tmp_path / "out_late", "value", "_reason") == [('{"t": "8 o\'clock"}', "unparsable time")]
 
 
+def test_files_are_not_read_again_by_a_takeover_without_a_second_word(spark: Any, tmp_path: Path, feed: Feed) -> None:
+    feed.add([(5, "a", 0)])
+    out, files = tmp_path / "out", feed.stream(spark)
+    options: dict[str, Any] = {"time": "t", "partition": "p", "policy": ordered()}
+
+    def run(checkpoint: str, **more: Any) -> None:
+        writer = ingest(files, str(out), **options, **more).option("checkpointLocation", str(tmp_path / checkpoint))
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    run("lost")
+    with pytest.raises(StreamingQueryException, match="reads its source from the beginning"):
+        run("new")
+    with pytest.raises(StreamingQueryException, match="STRANDLINE_TAKE_OVER_READS_AGAIN"):
+        run("new", take_over=True)
+    assert sum(file.rows for file in Channel.open(out).snapshot_files()) == 1
+    run("new", take_over="fromBeginning")
+    assert sum(file.rows for file in Channel.open(out).snapshot_files()) == 2  # as was said
+
+
 def test_the_options_alone_do_the_same(spark: Any, tmp_path: Path, feed: Feed) -> None:
     feed.add([(5, "a", 0), (9, "b", 1)])
     feed.add([(4, "a", 2), (1, "b", 3)])

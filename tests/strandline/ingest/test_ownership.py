@@ -12,6 +12,7 @@ from column_forms import columns_for
 from ingest_bench import SCHEMA, Bench
 from strandline.channel import Channel, ProducerError, WriterSession
 from strandline.delta.table import Table
+from strandline.errors import StrandlineError
 from strandline.ingest import IngestError, Policy, Settings, idle, manifest, ordered, release_parked, status
 
 RUN: dict[str, Any] = {"run": "r", "to_end": True}
@@ -80,6 +81,22 @@ def test_all_of_an_ingest_is_taken_over_so_no_row_comes_twice(tmp_path: Path) ->
         one.restart()
     two.run((12, "c", 1))
     assert one.rows() == [(10, "a", 0), (10, "c", 0), (11, "a", 1), (12, "c", 1)]
+
+
+def test_a_source_that_begins_anew_does_not_take_over_without_a_second_word(tmp_path: Path) -> None:
+    Bench(tmp_path, ordered(), query="one").run((3, "a", 0))
+    for take_over, condition in ((False, "PRODUCER_LIVE"), (True, "TAKE_OVER_READS_AGAIN")):
+        two = Bench(tmp_path, ordered(), query="two", take_over=take_over, from_beginning="csv")
+        reports = two.take([(3, "a", 0)])
+        with pytest.raises(StrandlineError, match=rf"STRANDLINE_{condition}.*reads its source from the beginning \(csv\)"):
+            two.commit(reports)
+        two.ingest.abort(("two", 0), reports)
+    told = Bench(tmp_path, ordered(), query="two", take_over=True)  # that it begins where the other one ended
+    told.run((5, "a", 1))
+    again = Bench(tmp_path, ordered(), query="two", take_over=True, from_beginning="csv")  # it has written before
+    again.batch = 1
+    again.run((6, "a", 2))
+    assert again.holds() == {"a": [6]}
 
 
 def test_two_that_take_over_do_not_take_turns(tmp_path: Path) -> None:

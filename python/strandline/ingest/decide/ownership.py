@@ -34,6 +34,7 @@ class Ownership:
         self._progress, self._batch, self._settings = progress, batch, settings
         self._query = batch.transaction[0]
         self._entry = registrar.entry(self._query)
+        self._anew = None if self._query in registrar.entries else settings.from_beginning
         self.claimed: list[str] = []
         """Partitions without an owner that become the ingest's, and were named or announced."""
         named = [*dict.fromkeys([*batch.named, *batch.announced])]
@@ -69,14 +70,17 @@ class Ownership:
                 if state is not None:
                     self._refuse_live(name, state)
             if not self._settings.take_over:
-                raise errors.partition_of_another_query(self._example[donor], self._settings.path, donor, self._query)
+                path = self._settings.path
+                raise errors.partition_of_another_query(self._example[donor], path, donor, self._query, self._anew)
+            if self._anew is not None:
+                raise errors.take_over_reads_again(self._settings.path, donor, self._anew)
 
     def _refuse_live(self, name: str, state: ProducerState) -> None:
         """Raise if another query may run. Its process may have ended it, as a notebook does, so say what a restart must keep."""
         try:
             refuse_live(self._settings.path, name, state, self._batch.owner, self._settings.take_over)
         except ProducerError as error:
-            raise errors.producer_live_to_ingest(error) from None
+            raise errors.producer_live_to_ingest(error, self._anew) from None
 
     def _live(self, query: str) -> list[str]:
         """Return one producer for each session of a query that is not known to be dead."""
