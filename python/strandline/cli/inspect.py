@@ -20,6 +20,9 @@ from strandline.report.explanation import moment
 
 __all__ = ["inspect", "watch"]
 
+_MOST_NAME = 48
+"""A longer name is cut where people look. The JSON has it whole."""
+
 
 def inspect(path: ChannelPath, most: Most = 20, storage: StorageOptions = None, as_json: AsJson = False) -> None:
     """Show a channel: its domain, frontier, producers with what they hold, and sizes."""
@@ -157,6 +160,10 @@ def _aside_shown(aside: dict[str, Any] | None) -> str:
     return f"{aside['rows']}{why}" + ("" if aside["onlySince"] is None else f", all since {aside['onlySince']}")
 
 
+def _short(name: str) -> str:
+    return name if len(name) <= _MOST_NAME else name[: _MOST_NAME - 1] + "…"
+
+
 def _shown(body: dict[str, Any]) -> Group:
     head = [
         f"{body['channel']}, version {body['version']} ({body['changed']}), times of {body['domain']} in {body['timeColumn']}",
@@ -165,7 +172,7 @@ def _shown(body: dict[str, Any]) -> Group:
     ]
     rows = [
         (
-            each["name"],
+            _short(each["name"]),
             ", ".join(each["holds"]) or "nothing",
             "←" if each["holdsBack"] else "",
             "closed" if each["session"] is None else f"gone: {each['session']}" if each["gone"] else each["session"],

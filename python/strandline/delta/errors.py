@@ -224,6 +224,14 @@ def not_a_table(path: str) -> ChannelError:
     )
 
 
+def not_a_table_but_file(path: str) -> ChannelError:
+    return ChannelError(
+        "STRANDLINE_NOT_A_TABLE",
+        f"{path} is a file. A channel is a folder: a Delta table.",
+        "Give the path of the channel's folder.",
+    )
+
+
 def not_a_table_without_commits(path: str) -> ChannelError:
     return ChannelError(
         "STRANDLINE_NOT_A_TABLE",

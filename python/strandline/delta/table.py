@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -381,6 +382,8 @@ def open_delta(log: DeltaLog[Any], storage_options: Mapping[str, str] | None, *,
     if version is not None and (type(version) is not int or not 0 <= version < 1 << 63):
         raise errors.version_unknown(log.path, version)
     crc = False
+    if isinstance(log.store, LocalStore) and Path(log.store.location).is_file():
+        raise errors.not_a_table_but_file(log.path)
     try:
         if isinstance(log.store, LocalStore):  # elsewhere each look would be a request
             crc = log.store.check_links()

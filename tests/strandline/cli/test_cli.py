@@ -406,3 +406,18 @@ def test_what_the_command_hold_prints_releases_it(run: Any, channel: Channel) ->
 def test_the_path_of_a_plain_table_is_no_channel(run: Any, tmp_path: Path) -> None:
     write_deltalake(str(tmp_path / "t"), pa.table({"n": [1]}))
     assert run("verify", tmp_path / "t").code == 3
+
+
+def test_who_holds_nothing_is_not_dropped_again(run: Any, channel: Channel) -> None:
+    assert run("drop", channel.path, "b", "--yes").code == 0
+    version = Channel.open(channel.path).version
+    ran = run("drop", channel.path, "b")
+    assert (ran.code, Channel.open(channel.path).version) == (0, version)
+    assert "nothing to drop: b held nothing before" in ran.out
+
+
+def test_a_file_is_no_channel(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("")
+    ran = run("inspect", tmp_path / "a.py")
+    assert ran.code == 3
+    assert "is a file. A channel is a folder" in ran.err

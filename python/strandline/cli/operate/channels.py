@@ -82,18 +82,23 @@ def drop(
     for name in dict.fromkeys(names):
         state = _known(channel, name)
         kind = describer.describe(name, state).kind
-        (partitions if kind == "partition" else producers).append(name)
+        if not _is_dropped(kind, state):
+            (partitions if kind == "partition" else producers).append(name)
         held = ", ".join(map(channel.domain.format, state.holds)) or "nothing"
         where = "and is open nowhere" if state.owner is None else f"and is open in {state.owner}"
         line_ = f"{kind} {name} holds {held}, {where}."
         typer.echo(clean(line_), err=True)
+    going = [*producers, *partitions]
+    if not going:
+        done(channel, channel.version, f"nothing to drop: {', '.join(names)} held nothing before", as_json=as_json)
+        return
     lost = (
         "Rows that a producer has not committed are lost: its session is fenced, and it can write nothing any more. Rows that a "
         "dropped partition still delivers are set aside as late. Times that only these hold close at once, so results without "
         "those rows come out. This cannot be taken back."
     )
     typer.echo(lost, err=True)
-    confirmed(f"Drop {len(partitions) + len(producers)} in {clean(channel.path)}?", yes=yes, as_json=as_json)
+    confirmed(f"Drop {clean(', '.join(going))} in {clean(channel.path)}?", yes=yes, as_json=as_json)
     version = channel.version
     for name in producers:
         with channel.producer(name, take_over=True) as producer:
@@ -102,7 +107,7 @@ def drop(
     if partitions:
         version = drop_partitions(path, partitions, options)
     channel.refresh()
-    done(channel, version, f"dropped {', '.join(names)}", as_json=as_json)
+    done(channel, version, f"dropped {', '.join(going)}", as_json=as_json)
 
 
 def rejoin(
@@ -195,6 +200,13 @@ def _operator() -> str:
     except (KeyError, OSError):
         user = str(os.getuid())
     return f"{user}@{socket.gethostname()}"
+
+
+def _is_dropped(kind: str, state: ProducerState) -> bool:
+    """Return whether nothing is left to drop: an idle partition, and a producer that is open, hold nothing for now only."""
+    if kind == "partition":
+        return isinstance(state.state, dict) and "dropped" in state.state
+    return not state.holds and state.owner is None
 
 
 def _free_name(channel: Channel, wanted: str | None) -> str:

@@ -7,7 +7,9 @@
   const connection = document.getElementById("connection");
   const live = connection.textContent;
   let ahead = Number(document.body.dataset.made) - Date.now(); // of the server's clock, in ms
+  const patience = Math.max(5000, 3 * interval); // without an answer for so long, the page says so
   let failures = 0;
+  let waiting = 0; // when the newest request was sent, while there is no answer
 
   const units = [[31536000, "y"], [86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
 
@@ -74,8 +76,13 @@
     document.body.classList.toggle("lost", lost);
   }
 
+  function lost() {
+    say("The server does not answer. What you see is the last that was read.", true);
+  }
+
   async function look() {
     if (document.hidden) return;
+    waiting = Date.now();
     try {
       const answer = await fetch("main", { cache: "no-store", signal: AbortSignal.timeout(30000) });
       if (!answer.ok) throw new Error(String(answer.status));
@@ -87,7 +94,9 @@
       say(live, false);
     } catch {
       failures += 1;
-      if (failures > 1) say("The server does not answer. What you see is the last that was read.", true);
+      if (failures > 1) lost();
+    } finally {
+      waiting = 0;
     }
   }
 
@@ -96,7 +105,10 @@
     setTimeout(run, interval * Math.min(1 + failures, 10));
   }
 
-  setInterval(count, 1000);
+  setInterval(() => {
+    count();
+    if (!document.hidden && waiting && Date.now() - waiting > patience) lost(); // it may be stopped, not gone
+  }, 1000);
   setTimeout(run, interval);
   document.addEventListener("visibilitychange", look);
 })();
