@@ -112,6 +112,14 @@ def option_invalid_blank(option: str) -> StrandlineError:
     )
 
 
+def option_invalid_delta_jar(jar: str) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_OPTION_INVALID",
+        f"Delta's jar {jar!r} does not exist.",
+        "Name existing files in STRANDLINE_DELTA_JARS, or in delta_jars of configure.",
+    )
+
+
 def option_invalid_since(frontier: str) -> StrandlineError:
     return StrandlineError(
         "STRANDLINE_OPTION_INVALID",

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
+import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from glob import glob
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,13 +21,24 @@ from pyspark_strandline import errors
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["SPARK_LINE", "configure", "delta_packages", "shim_jar", "submit_options"]
+__all__ = [
+    "SPARK_LINE",
+    "configure",
+    "connect_server_command",
+    "delta_packages",
+    "local_delta_jars",
+    "shim_jar",
+    "submit_options",
+]
+
+_LOG = logging.getLogger(__name__)
 
 SPARK_LINE = "4.2"
 """The Spark line (major.minor) that the shim in this package is built for."""
 
 _SCALA = "2.13"
 _DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+_CONNECT_SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 
 _CHECKPOINT_FILES = "spark.sql.streaming.checkpointFileManagerClass"
@@ -35,6 +49,24 @@ _COLUMNAR_UDF_INPUT = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled
 _UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
 _UNIX_SOCKET_FOLDER = "spark.python.unix.domain.socket.dir"
 _UNIX_SOCKET_FOLDER_CHARS = 61  # Spark's limit
+
+
+_SPARK_HAS = (
+    *(f"com.fasterxml.jackson.core:jackson-{x}" for x in ("annotations", "core", "databind")),
+    "com.github.luben:zstd-jni",
+    "com.google.code.findbugs:jsr305",
+    "commons-logging:commons-logging",
+    "commons-pool:commons-pool",
+    "io.airlift:aircompressor",
+    *(f"org.apache.hadoop:hadoop-client-{x}" for x in ("api", "runtime")),
+    *(f"org.apache.logging.log4j:log4j-{x}" for x in ("api", "core", "slf4j2-impl")),
+    *(f"org.apache.parquet:parquet-{x}" for x in ("column", "common", "encoding", "format-structures", "hadoop", "jackson")),
+    "org.locationtech.jts:jts-core",
+    *(f"org.roaringbitmap:{x}" for x in ("RoaringBitmap", "shims")),
+    "org.slf4j:slf4j-api",
+    "org.xerial.snappy:snappy-java",
+)
+"""What Delta depends on and Spark has in its own folder of jars, whose classes it prefers: 75 of 89 MB, for nothing."""
 
 
 def shim_jar() -> str:
@@ -89,11 +121,12 @@ def configure(
         delta: ``False`` leaves Delta out. The source and the sink do not need it. Only SQL and DataFrames over the same tables
             do.
         delta_jars: Local Delta jars, so that nothing is resolved over the network. The environment variable
-            ``STRANDLINE_DELTA_JARS`` (joined by ``os.pathsep``) does the same.
+            ``STRANDLINE_DELTA_JARS`` (joined by ``os.pathsep``) does the same. Nothing is resolved either where Spark's own
+            folder of jars has Delta.
 
     Raises:
         StrandlineError: When a session without the extension is already running (a session's extensions are fixed at its start),
-            and when the installed pyspark is not of the shim's line.
+            when the installed pyspark is not of the shim's line, and when a local Delta jar does not exist.
 
     >>> from pyspark.sql import SparkSession
     >>> builder = configure(SparkSession.builder.master("local[2]"), delta=False)
@@ -106,10 +139,11 @@ def configure(
     jars = [shim_jar()]
     packages = list(extra_packages)
     if delta:
-        local = list(delta_jars) if delta_jars is not None else _jars_from_environment()
+        local, fetched = _find_delta(options, delta_jars)
         jars += local
-        if not local:
-            packages += delta_packages()
+        packages += fetched
+        if fetched:
+            _append(options, builder, "spark.jars.excludes", _SPARK_HAS)
         _append(options, builder, "spark.sql.extensions", [_DELTA_EXTENSION])
         if "spark.sql.catalog.spark_catalog" not in options:
             builder = builder.config("spark.sql.catalog.spark_catalog", _DELTA_CATALOG)
@@ -126,7 +160,7 @@ def configure(
         # Otherwise Spark starts "python3", which may belong to another environment. Clusters have their own paths.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     _reach_a_started_jvm(jars)
-    if _UNIX_SOCKETS not in options and os.name == "posix" and _is_local(options):
+    if _UNIX_SOCKETS not in options and os.name == "posix" and is_local(options):
         if not os.path.isdir(_socket_folder()):  # somebody has cleaned up since an earlier session
             _socket_folder.cache_clear()
         folder = _socket_folder()
@@ -162,17 +196,40 @@ def submit_options(*, delta: bool = True) -> list[str]:
     return options
 
 
-def _is_local(options: dict[str, Any]) -> bool:
-    """Whether it is known that the driver and its tasks will run in one process."""
-    import pyspark
+def connect_server_command(host: str, port: int, arguments: Sequence[str] = (), *, delta: bool = True) -> list[str]:
+    """Return the command that runs Spark's Connect server with what :func:`configure` sets, until it is stopped.
+
+    Args:
+        host: The address to listen at.
+        port: The port to listen at.
+        arguments: More options of ``spark-submit``. They come later, so Spark takes a setting from them.
+        delta: ``False`` leaves Delta out, as in :func:`configure`.
+
+    Raises:
+        StrandlineError: As :func:`configure`.
+
+    >>> connect_server_command("127.0.0.1", 15002, ["--master", "local[2]"], delta=False)[-5:]
+    ['--master', 'local[2]', '--class', 'org.apache.spark.sql.connect.service.SparkConnectServer', 'spark-internal']
+    """
+    command = [str(_spark_home() / "bin" / "spark-submit"), *submit_options(delta=delta)]
+    for name, value in {"address": host, "port": port}.items():
+        command += ["--conf", f"spark.connect.grpc.binding.{name}={value}"]
+    return [*command, *arguments, "--class", _CONNECT_SERVER, "spark-internal"]
+
+
+def is_local(options: dict[str, Any]) -> bool:
+    """Return whether it is known that the driver and its tasks will run in one process.
+
+    >>> is_local({"spark.master": "local[2]"}), is_local({"spark.master": "yarn"})
+    (True, False)
+    """
     from pyspark import SparkContext
 
     master = options.get("spark.master")
     if master is None and SparkContext._gateway is not None:
         master = SparkContext._jvm.org.apache.spark.SparkConf().get("spark.master", "")  # type: ignore[union-attr]
     if master is None:  # then Spark will look in these places, and without them use local[*]
-        home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
-        defaults = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf", "spark-defaults.conf")
+        defaults = Path(os.environ.get("SPARK_CONF_DIR") or _spark_home() / "conf", "spark-defaults.conf")
         told = [name for name in ("PYSPARK_SUBMIT_ARGS", "MASTER", "SPARK_REMOTE") if name in os.environ]
         return not told and "spark.remote" not in options and not defaults.exists()
     return str(master).split("[")[0] == "local"
@@ -198,8 +255,48 @@ def _check_spark_line() -> None:
         raise errors.spark_version_mismatch(version, SPARK_LINE)
 
 
-def _jars_from_environment() -> list[str]:
+def _spark_home() -> Path:
+    """Return the folder of the Spark that a session will run."""
+    import pyspark
+
+    return Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+
+
+def _find_delta(options: Mapping[str, Any], given: Sequence[str] | None) -> tuple[list[str], list[str]]:
+    """Return the jars and the Maven coordinates that give a session Delta. Neither, if Spark's own folder of jars has Delta.
+
+    Args:
+        options: The builder's options.
+        given: The jars that the caller names, or ``None`` for those of ``STRANDLINE_DELTA_JARS``.
+
+    Raises:
+        StrandlineError: ``STRANDLINE_OPTION_INVALID`` if one of the jars does not exist. Spark would skip it with a warning.
+    """
+    jars = list(given) if given is not None else local_delta_jars()
+    for jar in jars:
+        if re.match(r"(?!file:)[\w+.-]+:", jar) is None and not glob(jar.removeprefix("file:")):  # Spark allows patterns
+            raise errors.option_invalid_delta_jar(jar)
+    if jars or any((_spark_home() / "jars").glob("delta-spark_*.jar")):
+        return jars, []
+    packages = delta_packages()
+    if packages and not _is_cached(options, packages[0]):
+        _LOG.warning(
+            "Spark fetches Delta's jars from Maven Central now, once. Without a network this fails with [JAVA_GATEWAY_EXITED]: "
+            "name the two jars in STRANDLINE_DELTA_JARS (docs/installing.md)."
+        )
+    return [], packages
+
+
+def local_delta_jars() -> list[str]:
+    """Return the jars that ``STRANDLINE_DELTA_JARS`` names, joined by ``os.pathsep``."""
     return [jar for jar in os.environ.get("STRANDLINE_DELTA_JARS", "").split(os.pathsep) if jar]
+
+
+def _is_cached(options: Mapping[str, Any], coordinate: str) -> bool:
+    """Return whether a session before this one has fetched the package into Spark's folder for that."""
+    group, name, version = coordinate.split(":")
+    folder = Path(str(options.get("spark.jars.ivy", "~/.ivy2.5.2"))).expanduser()
+    return (folder / "jars" / f"{group}_{name}-{version}.jar").is_file()
 
 
 def _append(options: dict[str, Any], builder: SparkSession.Builder, key: str, values: Sequence[str]) -> None:

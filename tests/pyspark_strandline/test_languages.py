@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
@@ -14,10 +16,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
 from helpers import ROOT
-from pyspark_strandline import ingest, shim_jar
+from ports import free_ports
+from pyspark_strandline import configure, ingest, shim_jar
 from pyspark_strandline.session import submit_options
+from strandline.errors import StrandlineError
 from strandline.ingest import bounded
 
 pytestmark = pytest.mark.spark
@@ -129,7 +134,7 @@ def test_the_sql_of_the_page(spark: Any, lake: Path) -> None:
 
 
 @pytest.mark.drawn("processes")
-def test_the_options_are_those_of_configure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_options_are_those_of_configure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pyspark_strandline", "options"]
     without = {name: value for name, value in os.environ.items() if name != "STRANDLINE_DELTA_JARS"}
     said = subprocess.run(command, capture_output=True, text=True, check=True, env=without).stdout.split()
@@ -138,14 +143,106 @@ def test_the_options_are_those_of_configure(monkeypatch: pytest.MonkeyPatch) -> 
     assert set(said[4::2]) == {"--conf"}
     less = subprocess.run([*command, "--no-delta"], capture_output=True, text=True, check=True, env=without).stdout
     assert "elta" not in less.replace(shim_jar(), "")
-    monkeypatch.setenv("STRANDLINE_DELTA_JARS", os.pathsep.join(["/a.jar", "/b.jar"]))
-    assert submit_options()[:2] == ["--jars", f"{shim_jar()},/a.jar,/b.jar"]
+    jars = [str(tmp_path / name) for name in ("a.jar", "b.jar")]
+    for jar in jars:
+        Path(jar).touch()
+    monkeypatch.setenv("STRANDLINE_DELTA_JARS", os.pathsep.join(jars))
+    assert submit_options()[:2] == ["--jars", ",".join([shim_jar(), *jars])]
 
 
-def test_options_that_a_shell_would_take_apart_are_refused() -> None:
-    environment = {**os.environ, "STRANDLINE_DELTA_JARS": "/my jars/delta.jar"}
+def test_options_that_a_shell_would_take_apart_are_refused(tmp_path: Path) -> None:
+    jar = tmp_path / "my jars" / "delta.jar"
+    jar.parent.mkdir()
+    jar.touch()
+    environment = {**os.environ, "STRANDLINE_DELTA_JARS": str(jar)}
     command = [sys.executable, "-m", "pyspark_strandline", "options"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert (done.returncode, done.stdout) == (1, "")
     assert "STRANDLINE_OPTION_INVALID" in done.stderr
-    assert "/my jars/delta.jar" in done.stderr
+    assert "my jars/delta.jar" in done.stderr
+
+
+def test_the_jars_of_delta_that_do_not_exist_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(StrandlineError, match="STRANDLINE_OPTION_INVALID.*nowhere.jar"):
+        configure(SparkSession.Builder(), delta_jars=[str(tmp_path / "nowhere.jar")])
+    monkeypatch.setenv(
+        "STRANDLINE_DELTA_JARS", f"hdfs://x/a.jar{os.pathsep}{shim_jar()[:-5]}*"
+    )  # those that only Spark can look for
+    assert submit_options()[1].endswith("*")
+
+
+def test_nothing_is_fetched_where_spark_has_delta(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("STRANDLINE_DELTA_JARS")
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    (tmp_path / "jars").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert "--packages" in submit_options()
+    (tmp_path / "jars" / "delta-spark_4.2_2.13-4.4.0.jar").touch()
+    assert "--packages" not in submit_options()
+
+
+def test_what_is_to_be_fetched_is_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv("STRANDLINE_DELTA_JARS")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert any("spark.jars.excludes=" in option and ":hadoop-client-runtime," in option for option in submit_options())
+    assert "installing.md" in caplog.text
+    caplog.clear()
+    cache = tmp_path / ".ivy2.5.2" / "jars"
+    cache.mkdir(parents=True)
+    (cache / "io.delta_delta-spark_4.2_2.13-4.4.0.jar").touch()
+    submit_options()
+    assert not caplog.text
+
+
+CONNECTED = """
+from pyspark.sql import SparkSession, functions as F
+from pyspark_strandline import ingest
+from strandline.ingest import bounded
+
+spark = SparkSession.builder.remote("sc://127.0.0.1:{port}").getOrCreate()
+spark.conf.set("spark.sql.session.timeZone", "UTC")
+raw = spark.readStream.schema("time timestamp, device string, n long").parquet("{lake}/raw")
+writer = ingest(raw, "{lake}/readings", time="time", partition="device", policy=bounded("10 minutes"))
+writer.option("checkpointLocation", "{lake}/cp").trigger(availableNow=True).start().awaitTermination()
+readings = spark.readStream.format("strandline").load("{lake}/readings")
+hours = readings.groupBy(F.window("time", "1 hour")).agg(F.sum("n").alias("n"))
+hours = hours.select(F.col("window.start").alias("time"), "n").writeStream.format("strandline")
+hours.option("checkpointLocation", "{lake}/cp2").trigger(availableNow=True).start("{lake}/hours").awaitTermination()
+for row in spark.read.format("strandline").load("{lake}/hours").orderBy("time").collect():
+    print(row["time"].hour, row["n"])
+print(spark.read.format("delta").load("{lake}/readings_late").count(), "late")
+"""
+
+
+@pytest.mark.drawn("processes")
+def test_the_connect_server_of_the_page_without_a_network(tmp_path: Path) -> None:
+    """Delta's two jars are enough: Ivy's folder is empty, and nobody listens where the JVM's proxy is said to be."""
+    lake, [port] = tmp_path / "lake", free_ports(1)
+    land(lake, "1", ROWS)
+    command = [sys.executable, "-m", "pyspark_strandline", "connect-server", "--port", str(port), "--master", "local[2]"]
+    nowhere = " ".join(f"-D{scheme}.proxyHost=127.0.0.1 -D{scheme}.proxyPort=9" for scheme in ("http", "https"))
+    command += ["--driver-java-options", f"{nowhere} -Duser.home={tmp_path}"]
+    settings = ["spark.ui.enabled=false", "spark.sql.shuffle.partitions=2", "spark.databricks.delta.snapshotPartitions=1"]
+    settings += [f"spark.sql.warehouse.dir={tmp_path}/warehouse", f"spark.local.dir={tmp_path}"]
+    command += [part for setting in settings for part in ("--conf", setting)]
+    ours = {k: v for k, v in os.environ.items() if not k.startswith(("PYSPARK", "SPARK_REMOTE"))}
+    with (tmp_path / "log").open("w") as log, subprocess.Popen(command, env=ours, cwd=tmp_path, stdout=log, stderr=log) as server:
+        try:
+            while server.poll() is None and not listens(port):
+                time.sleep(0.2)
+            script = CONNECTED.format(lake=lake, port=port)
+            done = subprocess.run(
+                [sys.executable, "-c", script], env=ours, capture_output=True, text=True, timeout=300, check=False
+            )
+        finally:
+            server.terminate()
+    assert done.returncode == 0, (tmp_path / "log").read_text()[-4000:] + done.stderr[-4000:]
+    assert done.stdout.splitlines() == ["8 3", "9 8", "0 late"]
+    assert not (tmp_path / ".ivy2.5.2").exists()
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -190,7 +190,7 @@ def _session(kind: str, folder: Path, settings: dict[str, str]) -> Any:
 
     from helpers import QUICK
     from pyspark_strandline import configure
-    from pyspark_strandline.session import _jars_from_environment
+    from pyspark_strandline.session import local_delta_jars
 
     builder = (
         SparkSession.builder.master("local[2]")
@@ -211,7 +211,7 @@ def _session(kind: str, folder: Path, settings: dict[str, str]) -> Any:
     )
     if kind == "delta":
         builder = (
-            builder.config("spark.jars", ",".join(_jars_from_environment()))
+            builder.config("spark.jars", ",".join(local_delta_jars()))
             .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
             .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
         )

@@ -3,6 +3,7 @@ package org.apache.spark.sql.execution.streaming.state.strandline
 import java.util.TreeMap
 
 import org.apache.hadoop.conf.Configuration
+import org.apache.spark.internal.LogEntry
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.execution.streaming.state.{
   HDFSBackedStateStoreProvider, KeyStateEncoderSpec, KeyValueChecksum, KeyValueIntegrityVerifier, PrefixKeyScanStateEncoderSpec,
@@ -78,6 +79,10 @@ final class SharedStateStoreProvider extends HDFSBackedStateStoreProvider {
 
   override def getReadStore(version: Long, uniqueId: Option[String]): ReadStateStore =
     if (version < 0) super.getReadStore(version, uniqueId) else new HDFSBackedReadStateStore(version, rows(version).fork())
+
+  /** Every query that continues reads its state from files. Spark warns of that, and says that it is normal. */
+  override protected def logWarning(entry: LogEntry): Unit =
+    if (entry.message.contains("doesn't exist in loadedMaps")) logInfo(entry) else super.logWarning(entry)
 
   private def keep(version: Long, map: SharedStateMap): Unit = synchronized {
     committed.put(version, map)
