@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import pickle
 import select
 import sys
 import time
@@ -25,6 +26,7 @@ __all__ = [
     "sleep_while_asked",
     "uncollected",
     "without_stack",
+    "without_stack_in_pickle",
 ]
 
 QUERIES_KEPT = 100
@@ -183,6 +185,36 @@ def without_stack(function: Callable[P, V]) -> Callable[P, V]:
             return function(*args, **kwargs)
         except StrandlineError as error:
             found = error.with_traceback(None)
+        raise found from None
+
+    return call
+
+
+class _PicklingError(StrandlineError, pickle.PickleError):
+    """An error of ours while Spark pickles an object. Spark puts any other kind into a second error, and prints both stacks."""
+
+
+def without_stack_in_pickle(function: Callable[P, V]) -> Callable[P, V]:
+    """Return the function, a ``__getstate__``; of an error of ours, Spark shows the text, no stack and no second error.
+
+    >>> from pyspark.serializers import CloudPickleSerializer
+    >>> class Writer:
+    ...     @without_stack_in_pickle
+    ...     def __getstate__(self) -> object:
+    ...         raise StrandlineError("STRANDLINE_EXAMPLE", "The tide is out.")
+    >>> try:
+    ...     CloudPickleSerializer().dumps(Writer())
+    ... except StrandlineError as error:
+    ...     str(error), error.__context__
+    ('[STRANDLINE_EXAMPLE] The tide is out.', None)
+    """
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> V:
+        try:
+            return function(*args, **kwargs)
+        except StrandlineError as error:
+            found = _PicklingError(error.condition, error.what, error.remedy)
         raise found from None
 
     return call

@@ -16,7 +16,7 @@ from pyspark.sql.types import StringType, StructType
 from pyspark_strandline.column_types import check_stored_types
 from pyspark_strandline.options import FROM_BEGINNING, IngestOptions
 from pyspark_strandline.schema import arrow_schema, quoted
-from pyspark_strandline.workers import QUERIES_KEPT, Recent, uncollected, without_stack
+from pyspark_strandline.workers import QUERIES_KEPT, Recent, uncollected, without_stack, without_stack_in_pickle
 from pyspark_strandline.write import errors
 from pyspark_strandline.write.commit_record import CommitRecord, record_of
 from pyspark_strandline.write.offset_log import ends_in_first_snapshot, newest_read_moment_ms, read_moment_ms
@@ -60,7 +60,7 @@ class IngestWriter(DataSourceStreamArrowWriter):
         self._settings: Settings | None = None
         self._start: BatchStart | None = None
 
-    @without_stack
+    @without_stack_in_pickle
     def __getstate__(self) -> dict[str, object]:
         """Return the state for the tasks: the settings, and the holds of the partitions at the start of the batch."""
         if self._start is None:

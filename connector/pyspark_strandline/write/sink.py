@@ -20,7 +20,7 @@ from pyspark_strandline.options import WriteOptions
 from pyspark_strandline.resume.row_counter import RowCounter
 from pyspark_strandline.resume.sink import FirstBatch
 from pyspark_strandline.resume.written import Rows
-from pyspark_strandline.workers import without_stack
+from pyspark_strandline.workers import without_stack, without_stack_in_pickle
 from pyspark_strandline.write import errors
 from pyspark_strandline.write.channel.written_files import OutputBatch, WrittenFiles
 from pyspark_strandline.write.commit_record import record_of
@@ -71,6 +71,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._outputs = self._routing.outputs
         self._links: dict[str, tuple[int, int]] = {}
 
+    @without_stack_in_pickle
     def __getstate__(self) -> dict[str, object]:
         """Return the state for the tasks: for each looping link, the receiving clock and its first number in the batch."""
         now = time.time_ns() // 1000

@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
 
 from strandline.channel import Channel
 from strandline.errors import printable
 
-__all__ = ["clean", "console", "done", "line", "print_json", "print_table", "progress_bar", "table"]
+__all__ = ["clean", "console", "done", "line", "print_json", "print_table", "progress", "table"]
 
 _WIDE = 1000
+_LINE_EVERY_S = 5.0
 
 
 def console(*, errors: bool = False) -> Console:
@@ -68,11 +71,38 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def progress_bar() -> Progress:
-    """Return a progress bar on standard error, which shows itself on a terminal only."""
+@contextmanager
+def progress() -> Iterator[Callable[[str, int, int], None]]:
+    """Show how far long work is, on standard error: as bars on a terminal, elsewhere as a line every some seconds.
+
+    Yields a function that takes what is being done, how many are done, and how many there are.
+    """
     where = console(errors=True)
+    if not where.is_terminal:
+        yield _Lines(where)
+        return
+    tasks: dict[str, TaskID] = {}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    return Progress(*columns, console=where, transient=True, disable=not where.is_terminal)
+    with Progress(*columns, console=where, transient=True) as bar:
+
+        def told(what: str, done: int, whole: int) -> None:
+            if what not in tasks:
+                tasks[what] = bar.add_task(what, total=whole)
+            bar.update(tasks[what], completed=done, total=whole)
+
+        yield told
+
+
+class _Lines:
+    def __init__(self, where: Console) -> None:
+        self._where = where
+        self._next = time.monotonic() + _LINE_EVERY_S
+
+    def __call__(self, what: str, done: int, whole: int) -> None:
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + _LINE_EVERY_S
+            self._where.print(Text(clean(f"{what}: {done} of {whole}")))
 
 
 def done(channel: Channel, version: int | None, text: str, *, as_json: bool, more: dict[str, int] | None = None) -> None:

@@ -8,7 +8,7 @@ import typer
 
 from strandline.channel import Channel
 from strandline.cli.arguments import AsJson, ChannelPath, Most, StorageOptions, storage_of
-from strandline.cli.output import line, print_json, print_table, progress_bar
+from strandline.cli.output import line, print_json, print_table, progress
 from strandline.report import explain
 from strandline.report import verify as verified
 from strandline.scope import Scope
@@ -62,14 +62,7 @@ def why(
 
 def verify(path: ChannelPath, storage: StorageOptions = None, as_json: AsJson = False) -> None:
     """Verify a channel's whole log and all its files against the protocol. Exit with 1 at the first violation."""
-    with progress_bar() as bar:
-        tasks = {}
-
-        def told(what: str, done: int, whole: int) -> None:
-            if what not in tasks:
-                tasks[what] = bar.add_task(what, total=whole)
-            bar.update(tasks[what], completed=done, total=whole)
-
+    with progress() as told:
         found = verified(path, storage_of(storage), progress=told)
     if as_json:
         print_json(found.to_json())

@@ -140,6 +140,17 @@ def test_verify_names_the_first_violation(run: Any, channel: Channel) -> None:
     assert (ran.code, ran.json["sound"], ran.json["violation"]["field"]) == (1, False, "sum")
 
 
+def test_verify_says_how_far_it_is_where_there_is_no_terminal(
+    run: Any, channel: Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("verify", channel.path).err == ""  # it took less than some seconds
+    monkeypatch.setattr("strandline.cli.output._LINE_EVERY_S", 0)
+    ran = run("verify", channel.path, "--json")
+    assert (ran.code, ran.json["sound"]) == (0, True)
+    assert ran.err.splitlines()[:3] == ["commits: 1 of 3", "commits: 2 of 3", "commits: 3 of 3"]
+    assert ran.err.splitlines()[-1] == "files: 1 of 1"
+
+
 def test_nothing_is_done_without_a_yes(run: Any, channel: Channel, monkeypatch: pytest.MonkeyPatch) -> None:
     version = channel.version
     for answer in ("n\n", ""):

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from pyspark_strandline.options import RecordOptions
 from pyspark_strandline.schema import arrow_schema
-from pyspark_strandline.workers import without_stack
+from pyspark_strandline.workers import without_stack, without_stack_in_pickle
 from pyspark_strandline.write.channel.channel_output import ChannelOutput
 from pyspark_strandline.write.channel.same_batch import ALWAYS
 from pyspark_strandline.write.channel.written_files import WrittenFiles
@@ -63,7 +63,7 @@ class RecordWriter(DataSourceStreamArrowWriter):
         )
         self._start: NodeStart | None = None
 
-    @without_stack
+    @without_stack_in_pickle
     def __getstate__(self) -> dict[str, object]:
         """Return the state for the tasks: with the instant of the batch, and the node's first number in it."""
         if self._start is None:

@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from strandline.cli.arguments import AsJson, Most, StorageOptions, storage_of
-from strandline.cli.output import line, print_json, progress_bar
+from strandline.cli.output import line, print_json, progress
 from strandline.cli.replay.options import (
     Against,
     BySpark,
@@ -108,15 +108,8 @@ def replay(
     }
     options = {name: str(value) for name, value in part.items() if value is not None}
     named, compared, options_of_store = _named(inputs, "--input"), _against(against), storage_of(storage)
-    with spark_session("strandline replay", conf or ()) as spark, progress_bar() as bar:
+    with spark_session("strandline replay", conf or ()) as spark, progress() as told:
         from pyspark_strandline.replay import replay as run
-
-        tasks: dict[str, Any] = {}
-
-        def told(output: str, done: int, whole: int) -> None:
-            if output not in tasks:
-                tasks[output] = bar.add_task(f"commits replayed for {output}", total=whole)
-            bar.update(tasks[output], completed=done, total=whole)
 
         found = run(
             spark,
@@ -130,7 +123,7 @@ def replay(
             most=most,
             by_spark=by_spark,
             storage=options_of_store,
-            progress=told,
+            progress=lambda output, done, whole: told(f"commits replayed for {output}", done, whole),
             **options,
         )
     _end(found, html, as_json=as_json)
