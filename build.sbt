@@ -3,8 +3,13 @@ import java.nio.file.{Files, StandardCopyOption}
 
 import sbt.io.{Hash, IO}
 
-// The Spark line is a property of the build: `sbt -Dspark.version=4.2.0 package`.
-val sparkVersion = sys.props.getOrElse("spark.version", "4.2.0")
+// Spark's jars are those inside the package pyspark, which users run: `sbt -Dspark.jars=…/pyspark/jars package`
+// (tools/build_shim.py names those of the installed pyspark).
+val sparkJars = file(sys.props.getOrElse("spark.jars", sys.error("name the folder of Spark's jars: -Dspark.jars=…/pyspark/jars")))
+val sparkVersion = IO.listFiles(sparkJars, "spark-core_2.13-*.jar") match {
+  case Array(core) => core.getName.stripPrefix("spark-core_2.13-").stripSuffix(".jar")
+  case _ => sys.error(s"there is no spark-core_2.13-*.jar in $sparkJars")
+}
 val sparkLine = sparkVersion.split('.').take(2).mkString(".")
 
 // One version for the whole distribution: the one in pyproject.toml.
@@ -22,14 +27,17 @@ lazy val shim = (project in file("."))
     moduleName := name.value, // the dot of the Spark line stays in the jar's name
     version := projectVersion,
     scalaVersion := "2.13.18",
-    target := file(".build/sbt-target"),
+    target := file(s".build/sbt-target-$sparkLine"),
     Compile / scalaSource := baseDirectory.value / "jvm-shim/src/main/scala",
+    // What differs between Spark's lines, and nothing else.
+    Compile / unmanagedSourceDirectories += baseDirectory.value / s"jvm-shim/src/main/scala-$sparkLine",
+    Compile / unmanagedJars ++= IO.listFiles(sparkJars, "*.jar").toSeq.classpath,
+    Test / unmanagedJars ++= (Compile / unmanagedJars).value,
     Compile / resourceDirectory := baseDirectory.value / "jvm-shim/src/main/resources",
     Test / scalaSource := baseDirectory.value / "jvm-shim/src/test/scala",
     Test / resourceDirectory := baseDirectory.value / "jvm-shim/src/test/resources",
     scalacOptions ++= Seq("-release:17", "-deprecation", "-feature", "-unchecked", "-Xlint:_,-byname-implicit", "-Wunused", "-Wdead-code", "-Werror"),
     libraryDependencies ++= Seq(
-      "org.apache.spark" %% "spark-sql" % sparkVersion % Provided,
       "org.scalatest" %% "scalatest" % "3.2.19" % Test,
       "com.globalmentor" % "hadoop-bare-naked-local-fs" % "0.1.0" % Test intransitive ()
     ),

@@ -19,8 +19,11 @@ import org.apache.spark.sql.types.{DataType, StructType}
  * tables. Each name of a table comes from a parser, so this parser sets the rules before it parses. If this Spark does not let
  * it, the session is without them, as it would be without this class.
  */
-final class HiveHintRules(session: SparkSession, parser: ParserInterface, rules: Seq[SparkSession => Rule[LogicalPlan]])
-    extends ParserInterface with Logging {
+final class HiveHintRules(
+    session: SparkSession,
+    protected val parser: ParserInterface,
+    rules: Seq[SparkSession => Rule[LogicalPlan]])
+    extends ParserOfLine with Logging {
 
   private lazy val set: Unit =
     try {

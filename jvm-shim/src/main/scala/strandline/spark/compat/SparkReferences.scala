@@ -87,12 +87,37 @@ private[spark] object SparkReferences {
 
     private def declared(of: Class[_]): Set[String] = members.getOrElseUpdate(
       of,
-      // A class is unusable if the type of one of its members is missing.
+      // Reflection fails if the type of any member is missing, such as a class of protobuf in Spark 4.3. Java looks for a type when
+      // a member with it is used, so then the class file says which members there are.
       try
         (of.getDeclaredMethods.map(m => m.getName + Type.getMethodDescriptor(m)) ++ of.getDeclaredConstructors.map(c =>
           "<init>" + Type.getConstructorDescriptor(c)) ++
           of.getDeclaredFields.map(f => f.getName + Type.getDescriptor(f.getType))).toSet
-      catch { case _: LinkageError => Set.empty })
+      catch { case _: LinkageError => declaredInFile(of) })
+
+    private def declaredInFile(of: Class[_]): Set[String] = {
+      val found = Set.newBuilder[String]
+      val in = loader.getResourceAsStream(of.getName.replace('.', '/') + ".class")
+      if (in != null)
+        try
+          new ClassReader(in).accept(
+            new ClassVisitor(Opcodes.ASM9) {
+              override def visitField(
+                  access: Int, name: String, descriptor: String, signature: String, value: AnyRef): FieldVisitor = {
+                found += name + descriptor
+                null
+              }
+              override def visitMethod(
+                  access: Int, name: String, descriptor: String, signature: String, errors: Array[String]): MethodVisitor = {
+                found += name + descriptor
+                null
+              }
+            },
+            ClassReader.SKIP_CODE | ClassReader.SKIP_DEBUG | ClassReader.SKIP_FRAMES
+          )
+        finally in.close()
+      found.result()
+    }
   }
 
   /**

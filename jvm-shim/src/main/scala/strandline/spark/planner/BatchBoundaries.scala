@@ -75,8 +75,9 @@ private[spark] object BatchBoundaries {
   /** Whether all rows of `plan` with one value of `time` come in one batch. */
   private def comesWhole(time: Attribute, plan: LogicalPlan, mode: OutputMode): Boolean = plan match {
     case project: Project => valueOf(time, project.projectList, project.child).exists(comesWhole(_, project.child, mode))
-    case Deduplicate(keys, _) if markOf(keys).isDefined =>
-      markOf(keys).contains(MarkedOperator.Hold) && keys.exists(key => key.exprId == time.exprId && TimeColumn.of(key).isDefined)
+    case marked: Deduplicate if markOf(marked.keys).isDefined =>
+      markOf(marked.keys).contains(MarkedOperator.Hold) && marked.keys.exists(key =>
+        key.exprId == time.exprId && TimeColumn.of(key).isDefined)
     case aggregate: Aggregate =>
       // A group of several times closes with the first of them.
       val times = aggregate.groupingExpressions.collect { case a: Attribute if TimeColumn.of(a).isDefined => a }

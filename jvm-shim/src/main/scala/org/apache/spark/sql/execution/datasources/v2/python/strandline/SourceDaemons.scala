@@ -9,6 +9,7 @@ import scala.util.Try
 
 import org.apache.spark.{SparkContext, SparkEnv}
 import org.apache.spark.api.python.{PythonFunction, PythonUtils, PythonWorker, PythonWorkerFactory}
+import org.apache.spark.api.python.strandline.WorkerProcess
 import org.apache.spark.internal.Logging
 import org.apache.spark.internal.config.BUFFER_SIZE
 import org.apache.spark.internal.config.Python.{PYTHON_AUTH_SOCKET_TIMEOUT, PYTHON_USE_DAEMON}
@@ -105,7 +106,8 @@ private[strandline] object SourceDaemons extends Logging {
 
   private def forkOf(daemon: Daemon, run: Option[String]): Option[Fork] =
     try {
-      val (worker, process) = daemon.factory.create()
+      val (worker, handle) = daemon.factory.create()
+      val process = handle.flatMap(WorkerProcess.of)
       process.flatMap(of => Option(of.parent.orElse(null))).foreach(parent => answered.add(parent.pid))
       Option(worker.selector).foreach(_.close()) // a channel of a selector cannot block
       worker.channel.configureBlocking(true)
