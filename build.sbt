@@ -3,12 +3,13 @@ import java.nio.file.{Files, StandardCopyOption}
 
 import sbt.io.{Hash, IO}
 
-// Spark's jars are those inside the package pyspark, which users run: `sbt -Dspark.jars=…/pyspark/jars package`
-// (tools/build_shim.py names those of the installed pyspark).
-val sparkJars = file(sys.props.getOrElse("spark.jars", sys.error("name the folder of Spark's jars: -Dspark.jars=…/pyspark/jars")))
-val sparkVersion = IO.listFiles(sparkJars, "spark-core_2.13-*.jar") match {
-  case Array(core) => core.getName.stripPrefix("spark-core_2.13-").stripSuffix(".jar")
-  case _ => sys.error(s"there is no spark-core_2.13-*.jar in $sparkJars")
+// The Spark line is a property of the build: `sbt -Dspark.version=4.2.0 package`, with Spark from Maven, or
+// `sbt -Dspark.jars=…/pyspark/jars package`, with the jars inside a package pyspark (tools/build_shim.py --spark 4.3.0).
+val sparkJars = sys.props.get("spark.jars").map(file)
+val sparkVersion = sparkJars.map(folder => IO.listFiles(folder, "spark-core_2.13-*.jar")) match {
+  case Some(Array(core)) => core.getName.stripPrefix("spark-core_2.13-").stripSuffix(".jar")
+  case Some(_) => sys.error(s"there is no spark-core_2.13-*.jar in ${sparkJars.get}")
+  case None => sys.props.getOrElse("spark.version", "4.2.0")
 }
 val sparkLine = sparkVersion.split('.').take(2).mkString(".")
 
@@ -31,12 +32,13 @@ lazy val shim = (project in file("."))
     Compile / scalaSource := baseDirectory.value / "jvm-shim/src/main/scala",
     // What differs between Spark's lines, and nothing else.
     Compile / unmanagedSourceDirectories += baseDirectory.value / s"jvm-shim/src/main/scala-$sparkLine",
-    Compile / unmanagedJars ++= IO.listFiles(sparkJars, "*.jar").toSeq.classpath,
+    Compile / unmanagedJars ++= sparkJars.toSeq.flatMap(folder => IO.listFiles(folder, "*.jar").toSeq).classpath,
     Test / unmanagedJars ++= (Compile / unmanagedJars).value,
     Compile / resourceDirectory := baseDirectory.value / "jvm-shim/src/main/resources",
     Test / scalaSource := baseDirectory.value / "jvm-shim/src/test/scala",
     Test / resourceDirectory := baseDirectory.value / "jvm-shim/src/test/resources",
     scalacOptions ++= Seq("-release:17", "-deprecation", "-feature", "-unchecked", "-Xlint:_,-byname-implicit", "-Wunused", "-Wdead-code", "-Werror"),
+    libraryDependencies ++= (if (sparkJars.isDefined) Nil else Seq("org.apache.spark" %% "spark-sql" % sparkVersion % Provided)),
     libraryDependencies ++= Seq(
       "org.scalatest" %% "scalatest" % "3.2.19" % Test,
       "com.globalmentor" % "hadoop-bare-naked-local-fs" % "0.1.0" % Test intransitive ()
@@ -57,13 +59,13 @@ lazy val shim = (project in file("."))
       )
       Seq(generated)
     },
-    // `package` leaves the jar where the Python package carries it, and no older one beside it. Moved into place: a session
+    // `package` leaves the jar where the Python package carries it, and no older one of the line beside it. Moved into place: a session
     // that runs with the old one keeps reading that.
     Compile / packageBin := {
       val jar = (Compile / packageBin).value
       val target = bundled / jar.getName
       IO.createDirectory(bundled)
-      IO.listFiles(bundled, "*.jar").filter(_ != target).foreach(IO.delete)
+      IO.listFiles(bundled, s"strandline-spark-${sparkLine}_*.jar").filter(_ != target).foreach(IO.delete)
       if (!target.exists || !Hash(target).sameElements(Hash(jar))) {
         val part = bundled / s"${jar.getName}.part"
         IO.copyFile(jar, part)

@@ -70,13 +70,15 @@ def test_a_jar_of_other_sources_is_not_taken_for_fresh(tmp_path: Path, monkeypat
     source.write_text("object A")
     for name in ("build.sbt", "pyproject.toml"):
         (tmp_path / name).write_text('version = "1"\n')
-    for name, value in {"ROOT": tmp_path, "JARS": jars, "STAMP": jars / "stamp.txt"}.items():
+    for name, value in {"ROOT": tmp_path, "JARS": jars}.items():
         monkeypatch.setattr(build_shim, name, value)
     assert not build_shim.is_fresh()
-    jar = jars / "shim-1.jar"
+    jar = jars / "strandline-spark-4.2_2.13-1.jar"
+    (jars / "strandline-spark-4.3_2.13-1.jar").write_bytes(b"another line's")
     jar.write_bytes(b"classes of A")
     assert not build_shim.is_fresh()  # nobody knows what it was made from
-    build_shim.STAMP.write_text(build_shim.stamp() or "")
+    build_shim.stamp_file("4.2.0").write_text(build_shim.stamp() or "")
+    assert not build_shim.is_fresh("4.3.0")
     assert build_shim.is_fresh()
     build_shim.check()
     for path in (jar, source, tmp_path / "build.sbt"):
@@ -88,7 +90,7 @@ def test_a_jar_of_other_sources_is_not_taken_for_fresh(tmp_path: Path, monkeypat
             build_shim.check()
         path.write_bytes(before)
     assert build_shim.is_fresh()
-    (jars / "shim-2.jar").write_bytes(b"")
+    (jars / "strandline-spark-4.2_2.13-2.jar").write_bytes(b"")
     assert not build_shim.is_fresh()
 
 

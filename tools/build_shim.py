@@ -1,5 +1,8 @@
 """Compiles the shim with sbt and puts its jar into the connector's package, unless the jar was made from these sources.
 
+There is a jar for each line of Spark. ``--spark 4.3.0`` makes the one of that version's line, from the jars inside the package
+pyspark, which it fetches into ``.build``.
+
 Uses the ``sbt`` on the path, or fetches sbt's launcher (a Maven artifact) into ``.build/sbt`` with Maven.
 """
 
@@ -18,14 +21,25 @@ import fetch_jar
 from fetch_jar import ROOT
 
 JARS = ROOT / "connector" / "pyspark_strandline" / "jars"
-STAMP = JARS / "stamp.txt"
 LAUNCHER_VERSION = "1.11.7"
+SPARKS = ("4.2.0", "4.3.0")
+"""The versions of Spark that jars are built for, one of each line. The first comes from Maven, and is that of development."""
+
+
+def line_of(spark: str) -> str:
+    """Return the line of a version of Spark: ``4.2`` of ``4.2.0``."""
+    return ".".join(spark.split(".")[:2])
+
+
+def stamp_file(spark: str) -> Path:
+    """Return the file that says what the jar of a line was made from."""
+    return JARS / f"stamp-{line_of(spark)}.txt"
 
 
 def sources() -> list[Path]:
     """Return the files that the jar is made from."""
     found = [ROOT / "build.sbt", ROOT / "pyproject.toml"]
-    patterns = ("project/*.sbt", "project/*.properties", "jvm-shim/src/main/**/*")
+    patterns = ("project/*.sbt", "project/*.properties", "jvm-shim/src/main/**/*")  # of all lines: they change rarely
     found += [path for pattern in patterns for path in ROOT.glob(pattern) if path.is_file()]
     return found
 
@@ -46,17 +60,18 @@ def digest(paths: list[Path]) -> str:
     return found.hexdigest()
 
 
-def stamp() -> str | None:
-    """Return the digests of the jar and its sources, kept beside the jar; ``None`` unless there is exactly this version's jar."""
-    jars = list(JARS.glob("*.jar"))
+def stamp(spark: str = SPARKS[0]) -> str | None:
+    """Return the digests of a line's jar and its sources, kept beside it; ``None`` unless there is exactly this version's jar."""
+    jars = list(JARS.glob(f"strandline-spark-{line_of(spark)}_*.jar"))
     if len(jars) != 1 or not jars[0].name.endswith(f"-{version()}.jar"):
         return None
     return f"jar {digest(jars)}\nsources {digest(sources())}\n"
 
 
-def is_fresh() -> bool:
-    """Whether the existing jar was made from the current sources."""
-    return STAMP.exists() and STAMP.read_text() == stamp()
+def is_fresh(spark: str = SPARKS[0]) -> bool:
+    """Whether the existing jar of a line was made from the current sources."""
+    file = stamp_file(spark)
+    return file.exists() and file.read_text() == stamp(spark)
 
 
 def check() -> None:
@@ -85,19 +100,33 @@ def sbt() -> list[str]:
     return [java, "-Xmx2g", *QUICK, "-Dsbt.server.autostart=false", "-jar", str(launcher)]
 
 
+def spark_of(spark: str) -> list[str]:
+    """Return sbt's options for a version of Spark. Another than the first is fetched from where the packages of Python are."""
+    if spark == SPARKS[0]:
+        return [f"-Dspark.version={spark}"]
+    folder = ROOT / ".build" / f"spark-{spark}"
+    if not (folder / ".fetched").exists():
+        print(f"pyspark {spark}: half a gigabyte into {folder.relative_to(ROOT)}", flush=True)
+        install = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-compile"]
+        subprocess.run([*install, "--upgrade", "--target", str(folder), f"pyspark=={spark}"], check=True)
+        (folder / ".fetched").touch()
+    return [f"-Dspark.jars={folder / 'pyspark' / 'jars'}"]
+
+
 def main() -> int:
-    """Build when needed. Returns sbt's exit status. With arguments, run those sbt commands instead."""
+    """Build when needed. Returns sbt's exit status. With commands, run those sbt commands instead."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--spark", choices=SPARKS, default=SPARKS[0], help="the version of Spark to build for (%(default)s)")
     parser.add_argument("command", nargs="*", help="sbt commands to run (default: package, when the jar is stale)")
-    commands = parser.parse_args().command
-    if not commands:
-        if is_fresh():
+    given = parser.parse_args()
+    if not given.command:
+        if is_fresh(given.spark):
             return 0
-        commands = ["package"]
+        given.command = ["package"]
     made_from = digest(sources())
-    code = subprocess.run([*sbt(), *commands], cwd=ROOT, check=False).returncode
-    if code == 0 and "package" in commands and made_from == digest(sources()) and (text := stamp()) is not None:
-        STAMP.write_text(text)
+    code = subprocess.run([*sbt(), *spark_of(given.spark), *given.command], cwd=ROOT, check=False).returncode
+    if code == 0 and "package" in given.command and made_from == digest(sources()) and (text := stamp(given.spark)) is not None:
+        stamp_file(given.spark).write_text(text)
     return code
 
 

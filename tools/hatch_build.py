@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,11 @@ class ShimBuildHook(BuildHookInterface):
         if version == "editable":
             return
         root = Path(self.root)
-        subprocess.run([sys.executable, str(root / "tools" / "build_shim.py")], check=True, cwd=root)
-        if not list((root / "connector" / "pyspark_strandline" / "jars").glob("*.jar")):
-            raise RuntimeError("the shim was compiled, but its jar is not in connector/pyspark_strandline/jars")
+        sys.path.insert(0, str(root / "tools"))
+        from build_shim import SPARKS, line_of
+
+        # The other lines need half a gigabyte of Spark, which `make wheel` fetches.
+        for spark in SPARKS if os.environ.get("STRANDLINE_ALL_SPARKS") else SPARKS[:1]:
+            subprocess.run([sys.executable, str(root / "tools" / "build_shim.py"), "--spark", spark], check=True, cwd=root)
+            if not list((root / "connector" / "pyspark_strandline" / "jars").glob(f"strandline-spark-{line_of(spark)}_*.jar")):
+                raise RuntimeError(f"the shim for {spark} was compiled, but its jar is not in connector/pyspark_strandline/jars")

@@ -7,7 +7,7 @@ import os
 import sys
 
 from pyspark_strandline import errors
-from pyspark_strandline.session import connect_server_command, is_local, shim_jar, submit_options
+from pyspark_strandline.session import SPARK_LINES, connect_server_command, is_local, shim_jar, submit_options
 from strandline.errors import StrandlineError
 
 
@@ -15,7 +15,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line. Returns the exit status: 0, or 1 with an error on standard error."""
     parser = argparse.ArgumentParser(prog="python -m pyspark_strandline", description="Strandline's connector for Spark.")
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("jar", help="print the path of the shim's jar")
+    jar = commands.add_parser("jar", help="print the path of the shim's jar")
+    jar.add_argument("--spark", metavar="LINE", choices=SPARK_LINES, help="the line of Spark (default: the installed pyspark's)")
     options = commands.add_parser("options", help="print the options for spark-submit, spark-shell, spark-sql and pyspark")
     serve = commands.add_parser(
         "connect-server", help="run Spark's Connect server until it is stopped", epilog="All other options are spark-submit's."
@@ -33,11 +34,15 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if given.command == "connect-server":
             _serve(given, others)
-        print(shim_jar() if given.command == "jar" else _in_one_line(submit_options(delta=not given.no_delta)))
+        print(shim_jar(given.spark) if given.command == "jar" else _in_one_line(submit_options(delta=_delta(given))))
     except StrandlineError as error:
         print(error, file=sys.stderr)
         return 1
     return 0
+
+
+def _delta(given: argparse.Namespace) -> bool | None:
+    return False if given.no_delta else None
 
 
 def _serve(given: argparse.Namespace, others: list[str]) -> None:
@@ -46,7 +51,7 @@ def _serve(given: argparse.Namespace, others: list[str]) -> None:
     if is_local(master):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers' Python: Spark would take any "python3"
     arguments = ["--master", given.master, *others] if given.master else others
-    command = connect_server_command(given.host, given.port, arguments, delta=not given.no_delta)
+    command = connect_server_command(given.host, given.port, arguments, delta=_delta(given))
     os.execv(command[0], command)  # noqa: S606
 
 

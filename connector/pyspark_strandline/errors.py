@@ -66,6 +66,15 @@ def column_type_unsupported_struct(what: str, path: str, kind: DataType, cast: C
     return _column_type_unsupported(what, path, kind, "a struct without fields, which Parquet cannot store", cast)
 
 
+def delta_missing(line: str) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_DELTA_MISSING",
+        f"There is no Delta for Spark {line} yet, which SQL and DataFrames over late tables, and USING delta, need.",
+        "Leave Delta out with delta=False (--no-delta): the source and the sink do not need it. When delta-spark is there for "
+        "this line, name its jars with delta_jars or STRANDLINE_DELTA_JARS.",
+    )
+
+
 def _extension_missing(so: str) -> StrandlineError:
     return StrandlineError(
         "STRANDLINE_EXTENSION_MISSING",
@@ -169,11 +178,11 @@ def shim_missing(line: str, folder: Path) -> StrandlineError:
     )
 
 
-def spark_version_mismatch(version: str, line: str) -> StrandlineError:
+def spark_version_mismatch(version: str, lines: Sequence[str]) -> StrandlineError:
     return StrandlineError(
         "STRANDLINE_SPARK_VERSION_MISMATCH",
-        f"pyspark {version} is installed, but the shim of this strandline release is built for Spark {line}.",
-        f"Install pyspark {line}.*, or the strandline release for your Spark line.",
+        f"pyspark {version} is installed, but the shims of this strandline release are built for Spark {' and '.join(lines)}.",
+        f"Install pyspark {lines[-1]}.*, or the strandline release for your Spark line.",
     )
 
 

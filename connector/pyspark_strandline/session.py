@@ -22,19 +22,23 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = [
-    "SPARK_LINE",
+    "SPARK_LINES",
     "configure",
     "connect_server_command",
     "delta_packages",
     "local_delta_jars",
     "shim_jar",
+    "spark_line",
     "submit_options",
 ]
 
 _LOG = logging.getLogger(__name__)
 
-SPARK_LINE = "4.2"
-"""The Spark line (major.minor) that the shim in this package is built for."""
+SPARK_LINES = ("4.2", "4.3")
+"""The lines of Spark (major.minor) that there are shims for."""
+
+_DELTA_LINES = ("4.2",)
+"""The lines that there is a Delta for in Maven."""
 
 _SCALA = "2.13"
 _DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
@@ -69,22 +73,46 @@ _SPARK_HAS = (
 """What Delta depends on and Spark has in its own folder of jars, whose classes it prefers: 75 of 89 MB, for nothing."""
 
 
-def shim_jar() -> str:
+def spark_line() -> str:
+    """Return the line of the installed pyspark.
+
+    Raises:
+        StrandlineError: ``STRANDLINE_SPARK_VERSION_MISMATCH`` if there is no shim for it.
+
+    >>> spark_line() in SPARK_LINES
+    True
+    """
+    version = metadata.version("pyspark")
+    line = ".".join(version.split(".")[:2])
+    if line not in SPARK_LINES:
+        raise errors.spark_version_mismatch(version, SPARK_LINES)
+    return line
+
+
+def shim_jar(line: str | None = None) -> str:
     """Return the path of the shim's jar inside this package, for ``--jars`` of ``spark-submit`` and ``pyspark``.
 
-    Raises :class:`StrandlineError` when the package was installed without the jar.
+    Args:
+        line: The line of Spark, such as ``"4.2"`` (default: that of the installed pyspark).
+
+    Raises:
+        StrandlineError: ``STRANDLINE_SHIM_MISSING`` if the package was installed without the jar.
 
     >>> shim_jar().endswith(".jar")
     True
     """
-    jars = sorted((Path(__file__).parent / "jars").glob(f"strandline-spark-{SPARK_LINE}_{_SCALA}-*.jar"))
+    line = spark_line() if line is None else line
+    jars = sorted((Path(__file__).parent / "jars").glob(f"strandline-spark-{line}_{_SCALA}-*.jar"))
     if not jars:
-        raise errors.shim_missing(SPARK_LINE, Path(__file__).parent / "jars")
+        raise errors.shim_missing(line, Path(__file__).parent / "jars")
     return str(jars[-1])
 
 
 def delta_packages() -> list[str]:
     """Return the Maven coordinates of the Delta that matches the installed ``delta-spark``. Empty if that is not installed.
+
+    Raises:
+        StrandlineError: ``STRANDLINE_DELTA_MISSING`` if there is no Delta for the installed Spark.
 
     >>> delta_packages()
     ['io.delta:delta-spark_4.2_2.13:4.4.0']
@@ -93,14 +121,16 @@ def delta_packages() -> list[str]:
         version = metadata.version("delta-spark")
     except metadata.PackageNotFoundError:
         return []
-    return [f"io.delta:delta-spark_{SPARK_LINE}_{_SCALA}:{version}"]
+    if (line := spark_line()) not in _DELTA_LINES:
+        raise errors.delta_missing(line)
+    return [f"io.delta:delta-spark_{line}_{_SCALA}:{version}"]
 
 
 def configure(
     builder: SparkSession.Builder,
     extra_packages: Iterable[str] = (),
     *,
-    delta: bool = True,
+    delta: bool | None = None,
     delta_jars: Sequence[str] | None = None,
 ) -> SparkSession.Builder:
     """Set up a session builder for strandline, like ``configure_spark_with_delta_pip``.
@@ -119,14 +149,15 @@ def configure(
         builder: The session builder.
         extra_packages: Additional Maven coordinates to resolve.
         delta: ``False`` leaves Delta out. The source and the sink do not need it. Only SQL and DataFrames over the same tables
-            do.
+            do. By default it is there if there is one for the installed Spark: not yet for Spark 4.3.
         delta_jars: Local Delta jars, so that nothing is resolved over the network. The environment variable
             ``STRANDLINE_DELTA_JARS`` (joined by ``os.pathsep``) does the same. Nothing is resolved either where Spark's own
             folder of jars has Delta.
 
     Raises:
         StrandlineError: When a session without the extension is already running (a session's extensions are fixed at its start),
-            when the installed pyspark is not of the shim's line, and when a local Delta jar does not exist.
+            when there is no shim for the installed pyspark, when there is no Delta for it that was asked for, and when a local
+            Delta jar does not exist.
 
     >>> from pyspark.sql import SparkSession
     >>> builder = configure(SparkSession.builder.master("local[2]"), delta=False)
@@ -134,10 +165,12 @@ def configure(
     True
     >>> builder._options.clear()  # SparkSession.builder's options are shared by the process
     """
-    _check_spark_line()
+    spark_line()  # raises
     options: dict[str, Any] = builder._options
     jars = [shim_jar()]
     packages = list(extra_packages)
+    if delta is None:
+        delta = _has_delta(delta_jars)
     if delta:
         local, fetched = _find_delta(options, delta_jars)
         jars += local
@@ -171,7 +204,7 @@ def configure(
     return builder
 
 
-def submit_options(*, delta: bool = True) -> list[str]:
+def submit_options(*, delta: bool | None = None) -> list[str]:
     """Return what :func:`configure` sets as options of ``spark-submit``, ``spark-shell``, ``spark-sql`` and ``pyspark``.
 
     Args:
@@ -196,7 +229,7 @@ def submit_options(*, delta: bool = True) -> list[str]:
     return options
 
 
-def connect_server_command(host: str, port: int, arguments: Sequence[str] = (), *, delta: bool = True) -> list[str]:
+def connect_server_command(host: str, port: int, arguments: Sequence[str] = (), *, delta: bool | None = None) -> list[str]:
     """Return the command that runs Spark's Connect server with what :func:`configure` sets, until it is stopped.
 
     Args:
@@ -249,12 +282,6 @@ def _socket_folder() -> str:
     return folder
 
 
-def _check_spark_line() -> None:
-    version = metadata.version("pyspark")
-    if version.rsplit(".", 1)[0] != SPARK_LINE:
-        raise errors.spark_version_mismatch(version, SPARK_LINE)
-
-
 def _spark_home() -> Path:
     """Return the folder of the Spark that a session will run."""
     import pyspark
@@ -285,6 +312,19 @@ def _find_delta(options: Mapping[str, Any], given: Sequence[str] | None) -> tupl
             "name the two jars in STRANDLINE_DELTA_JARS (docs/installing.md)."
         )
     return [], packages
+
+
+def _has_delta(given: Sequence[str] | None) -> bool:
+    """Return whether there may be a Delta for the installed Spark. Log if there is none."""
+    line = spark_line()
+    if line in _DELTA_LINES or given or local_delta_jars() or any((_spark_home() / "jars").glob("delta-spark_*.jar")):
+        return True
+    _LOG.warning(
+        "There is no Delta for Spark %s yet, so this session is without it: SQL and DataFrames over late tables, and USING "
+        "delta, fail. Channels do not need it.",
+        line,
+    )
+    return False
 
 
 def local_delta_jars() -> list[str]:
