@@ -191,7 +191,7 @@ def late_file_missing_in_batch(file: str, rows: int, path: str, batch: int) -> I
     )
 
 
-def late_columns_invalid(name: str, role: str) -> IngestError:
+def late_column_invalid(name: str, role: str) -> IngestError:
     return IngestError(
         "STRANDLINE_LATE_COLUMN_INVALID",
         f"lateColumns has {name!r}, which {role}.",

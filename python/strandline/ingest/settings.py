@@ -247,9 +247,9 @@ def _check_late_columns(schema: pa.Schema, late_only: Sequence[str], taken: Sequ
     """Raise unless the rows have each column that only the late table is to have, and it plays no other role."""
     for name in late_only:
         if name in taken:
-            raise errors.late_columns_invalid(name, "is the time, a partition column, or a column of the policy")
+            raise errors.late_column_invalid(name, "is the time, a partition column, or a column of the policy")
         if schema.names.count(name) != 1:
-            raise errors.late_columns_invalid(name, f"is no column of the rows; they have {', '.join(schema.names)}")
+            raise errors.late_column_invalid(name, f"is no column of the rows; they have {', '.join(schema.names)}")
 
 
 def _retention(value: str | timedelta | Duration | None) -> Duration | None:
