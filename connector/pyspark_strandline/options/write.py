@@ -26,6 +26,7 @@ class WriteOptions:
 
     path: str = option("path", text, "")
     checkpoint: str | None = option("checkpointLocation", text)
+    query_name: str = option("queryName", text, "")
     producer: str | None = option(
         "producer",
         text,

@@ -120,15 +120,17 @@ class RowsByTime:
 
 @dataclass(frozen=True)
 class Unread:
-    """What a query has not read of a channel, as of the query's newest commit. ``rows`` is ``None`` if the log does not say.
+    """What a query has not read of a channel. ``rows`` is ``None`` if the log does not say.
 
-    If it is not ``exact``, only the newest commits were counted: there are at least so many rows.
+    If it is ``at_most`` so much, the query may have read it without a result: it has made no commit since, and its checkpoint
+    cannot be read. Otherwise, if it is not ``exact``, only the newest commits were counted: there are at least so many rows.
     """
 
     query: str
     commits: int
     rows: int | None
     exact: bool
+    at_most: bool = False
 
 
 @dataclass(frozen=True)

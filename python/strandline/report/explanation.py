@@ -17,23 +17,38 @@ __all__ = ["Behind", "Explanation", "Holder", "moment"]
 
 @dataclass(frozen=True)
 class Behind:
-    """What a query has not read of one of its inputs, as of its newest commit.
+    """What a query has not read of one of its inputs, by its checkpoint. If that cannot be read, as of its newest commit.
 
     Attributes:
         channel: The input's path.
         commits: The number of commits that it has not read wholly.
         rows: The number of rows in them that it has not read; ``None`` if the log does not say.
-        exact: Whether all of these commits were looked at. If not, there are at least so many rows.
+        exact: Whether it is so many. If not, and it is not ``at_most``, only the newest commits were looked at: there are at
+            least so many rows.
+        at_most: Whether it may be fewer, or none: the query may have read on without a result, and so without a commit.
     """
 
     channel: str
     commits: int
     rows: int | None
     exact: bool = True
+    at_most: bool = False
 
     def __str__(self) -> str:
-        rows = "" if self.rows is None else f" ({'' if self.exact else 'at least '}{_count(self.rows, 'row')})"
-        return f"{_count(self.commits, 'commit')}{rows} of {self.channel}"
+        least = "" if self.exact or self.at_most else "at least "
+        rows = "" if self.rows is None else f" ({least}{_count(self.rows, 'row')})"
+        return f"{'at most ' if self.at_most else ''}{_count(self.commits, 'commit')}{rows} of {self.channel}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON object."""
+        return {key if key != "at_most" else "atMost": value for key, value in asdict(self).items()}
+
+    @property
+    def words(self) -> str:
+        """The same as a sentence about the query."""
+        if not self.at_most:
+            return f"it has not read {self}"
+        return f"it has read all but {self}: its newest commit says so, and its checkpoint cannot be read from here"
 
 
 @dataclass(frozen=True)
@@ -92,7 +107,7 @@ class Holder:
             "release": self.release,
             "session": self.session,
             "gone": self.gone,
-            "behind": [asdict(each) for each in self.behind],
+            "behind": [each.to_json() for each in self.behind],
             "reads": None if self.reads is None else list(self.reads),
             "way": list(self.way),
             "sure": self.sure,

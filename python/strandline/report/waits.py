@@ -88,7 +88,7 @@ def _said(holder: Holder, reads: list[Read], waits: list[str], others: list[str]
     """Return a query with what is known of it in words."""
     edges = [read.edge for read in reads]
     behind = tuple(edge.behind for edge in edges if edge.behind is not None)
-    unread = "; ".join(f"it has not read {each}" for each in behind)
+    unread = "; ".join(each.words for each in behind)
     names = dict.fromkeys(edge.query for edge in edges if edge.query is not None)
     called = f"in its scope it is {', '.join(map(str, names))}; " if names else ""
     unopened = [edge.label for edge in edges if edge.channel is None]
