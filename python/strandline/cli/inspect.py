@@ -16,7 +16,7 @@ from strandline.cli.arguments import AsJson, ChannelPath, Most, StorageOptions, 
 from strandline.cli.output import clean, console, line, print_json, table
 from strandline.ingest.state.registrar_state import RegistrarState
 from strandline.ingest.status import PartitionStatus, status_of
-from strandline.report.explanation import moment
+from strandline.report.ailments import moment
 
 __all__ = ["inspect", "watch"]
 

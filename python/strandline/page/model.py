@@ -190,7 +190,11 @@ class LateTableView:
 
 @dataclass(frozen=True)
 class Culprit:
-    """Somebody at the end of the way: nothing that is known upstream of it holds the time."""
+    """Somebody at the end of the way: nothing that is known upstream of it holds the time.
+
+    If several have one cause, it is the first of them: ``who`` is what is gone, and ``whom`` says who waits for it. ``count`` is
+    how many these are.
+    """
 
     channel: str
     name: str
@@ -200,6 +204,9 @@ class Culprit:
     what: str
     release: str
     way: tuple[str, ...]
+    who: str = ""
+    whom: str = ""
+    count: int = 1
 
 
 @dataclass(frozen=True)

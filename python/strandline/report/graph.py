@@ -14,7 +14,7 @@ from strandline.channel.statements.inputs import Input
 from strandline.delta.storage import location_of, storage_of
 from strandline.delta.store_errors import without_secrets
 from strandline.errors import StrandlineError
-from strandline.report.explanation import Behind
+from strandline.report.ailments import Behind
 from strandline.report.history import History
 from strandline.report.steps import least_images
 from strandline.report.unread import Checkpoints, UnreadRows

@@ -14,7 +14,7 @@ from strandline.ingest.late.newest_aside import NewestAside
 from strandline.ingest.names import CORRECTIONS, PARKED
 from strandline.ingest.state.registrar_state import RegistrarState
 from strandline.ingest.status import PartitionStatus, status_of
-from strandline.report.explanation import moment
+from strandline.report.ailments import moment
 from strandline.report.history import History
 from strandline.report.shell_words import drop_command
 from strandline.time.domain import TimeDomain
@@ -82,6 +82,11 @@ class Describer:
     def path(self) -> str:
         """The channel's path."""
         return self._channel.path
+
+    @property
+    def ingests(self) -> frozenset[str]:
+        """The queries that are ingests of the channel."""
+        return self._queries
 
     def describe(self, name: str, state: ProducerState) -> Described:
         """Return what is known of a producer, or of the registrar under its own name."""

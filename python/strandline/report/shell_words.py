@@ -22,8 +22,8 @@ def shell_word(text: str) -> str:
     return "$'" + "".join(map(_escaped, text)) + "'"
 
 
-def drop_command(path: str, name: str) -> str:
-    """Return the command that drops a producer, as a shell takes it: the name is from a log, and may be anything.
+def drop_command(path: str, *names: str) -> str:
+    """Return the command that drops producers, as a shell takes it: a name is from a log, and may be anything.
 
     No command line takes half a character, which JSON can have. Then this says so.
 
@@ -33,10 +33,10 @@ def drop_command(path: str, name: str) -> str:
     'drop it in a program: no command line takes its name, which has half a character'
     """
     try:
-        words = shell_word(f"./{path}" if path.startswith("-") else path), shell_word(name)
+        words = [shell_word(f"./{path}" if path.startswith("-") else path), *map(shell_word, names)]
     except UnicodeEncodeError:
         return "drop it in a program: no command line takes its name, which has half a character"
-    return f"strandline drop {words[0]} {'' if name.isalnum() else '-- '}{words[1]}"
+    return f"strandline drop {words[0]} {'' if all(map(str.isalnum, names)) else '-- '}{' '.join(words[1:])}"
 
 
 def _escaped(char: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from strandline.report.explanation import Holder
+from strandline.report.ailments import Holder
 from strandline.report.graph import Edge
 
 __all__ = ["Read", "Waits"]

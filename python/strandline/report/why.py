@@ -11,7 +11,8 @@ from strandline.channel.progress.query_producer_state import is_query
 from strandline.channel.statements.statement import REGISTRAR
 from strandline.errors import StrandlineError
 from strandline.report import errors
-from strandline.report.explanation import Explanation, Holder
+from strandline.report.ailments import Causes, Holder
+from strandline.report.explanation import Explanation
 from strandline.report.graph import Edge, QueryGraph
 from strandline.report.history import History
 from strandline.report.holders import Describer
@@ -145,15 +146,19 @@ class _Search:
             problem = self._tools[channel.table_id][1].problem
             if problem is not None:
                 self._notes[f"the states of the ingests of {channel.path} cannot be read: {problem}"] = None
-        self._tools[channel.table_id][0].look_for(name for name, _ in holding[: self._most])
-        found = self._visited[place] = [(channel.table_id, name) for name, _ in holding[: self._most]]
-        for key, (_, times) in zip(found, holding, strict=False):
+        held = dict(holding)
+        causes = Causes(held, channel.progress.producers, self._tools[channel.table_id][1].ingests)
+        listed = causes.listed(self._most)
+        self._tools[channel.table_id][0].look_for(listed)
+        found = self._visited[place] = [(channel.table_id, name) for name in listed]
+        for key in found:
+            times = held[key[1]]
             here = (key[1], *way)
             known = self._found.get(key)
             if known is None:
-                self._found[key] = self._holder(channel, key[1], times, here, sure=sure)
+                self._found[key] = causes.of(self._holder(channel, key[1], times, here, sure=sure))
             elif len(times) > len(known.times) or (sure and not known.sure):
-                self._found[key] = self._holder(channel, key[1], times, known.way, sure=sure or known.sure)
+                self._found[key] = causes.of(self._holder(channel, key[1], times, known.way, sure=sure or known.sure))
             if self._found[key].kind == "producer":
                 self._follow(key, channel, to_asked, steps, here, above)
         self._hidden[channel.table_id] = max(self._hidden.get(channel.table_id, 0), len(holding) - self._most)

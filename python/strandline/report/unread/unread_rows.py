@@ -5,7 +5,7 @@ from __future__ import annotations
 from strandline.channel import Channel, Commit
 from strandline.channel.statements.inputs import Input
 from strandline.errors import StrandlineError
-from strandline.report.explanation import Behind
+from strandline.report.ailments import Behind
 from strandline.report.unread.checkpoints import Position
 
 __all__ = ["UnreadRows"]
