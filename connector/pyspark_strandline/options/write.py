@@ -125,6 +125,7 @@ class IngestOptions:
     domain: str | None = option("domain", text)
     corrections: bool = option("corrections", boolean, False)
     reads_to_end: bool = option("readsToEnd", boolean, False)
+    query_name: str = option("queryName", text, "")
     checkpoint: str | None = option("checkpointLocation", text)
     take_over: bool = option("takeOver", boolean, False)
     merge_schema: bool = option("mergeSchema", boolean, False)

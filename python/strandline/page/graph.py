@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from strandline.channel import Channel, ProducerState
-from strandline.channel.progress.query_producer_state import QueryProducerState
+from strandline.channel.progress.query_producer_state import QueryProducerState, named
 from strandline.channel.statements.inputs import Input
 from strandline.channel.statements.statement import REGISTRAR
 from strandline.delta.store_errors import without_secrets
@@ -111,8 +111,9 @@ class _Graph:
     ) -> None:
         id_ = f"{kind}-{view.id}-{query}"
         if kind == "ingest":
-            policy = ingests.get(query, QueryEntry()).policy
-            label, note = "ingest", f"{policy or 'no query'}, {_count(group.count, 'producer')}"
+            entry = ingests.get(query, QueryEntry())
+            label = printable(entry.name or "ingest")
+            note = f"{entry.policy or 'no query'}, {_count(group.count, 'producer')}"
         else:
             label, note = _count(group.count, "producer"), "outside" if view.sealed else "and more may join"
         self.nodes[id_] = Node(id_, kind, label, printable(note), view.id)
@@ -127,7 +128,8 @@ class _Graph:
         if query not in self._known:
             loop = QueryProducerState.from_json(state.state).loop
             told = loop.get("query") if isinstance(loop, dict) else None
-            shown = told if isinstance(told, str) and told else f"query {query[:8]}"
+            shown = named(name, state) if not isinstance(told, str) or not told else told
+            shown = shown or f"query {query[:8]}"
             self._known[query] = self._recorded(cursor.channel, name, reads) or (f"query-{query}", shown)
         id_, label = self._known[query]
         gone = state.owner is not None and state.owner.is_dead()

@@ -296,6 +296,7 @@ class _Why:
                 printable(without_secrets(ailment.what)),
                 printable(without_secrets(ailment.release)),
                 tuple(names.get(each, printable(without_secrets(each))) for each in holder.way),
+                printable(holder.query or "") if holder.kind in ("query", "loop") else "",
                 printable(without_secrets(ailment.who)),
                 printable(ailment.whom),
                 ailment.count,

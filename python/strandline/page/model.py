@@ -192,6 +192,8 @@ class LateTableView:
 class Culprit:
     """Somebody at the end of the way: nothing that is known upstream of it holds the time.
 
+    ``query`` is the name that the user gave the query; empty if it has none, or is no query.
+
     If several have one cause, it is the first of them: ``who`` is what is gone, and ``whom`` says who waits for it. ``count`` is
     how many these are.
     """
@@ -204,6 +206,7 @@ class Culprit:
     what: str
     release: str
     way: tuple[str, ...]
+    query: str = ""
     who: str = ""
     whom: str = ""
     count: int = 1

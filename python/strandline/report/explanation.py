@@ -98,7 +98,7 @@ class Explanation:
         return [
             (
                 holder.channel,
-                holder.name,
+                holder.called,
                 holder.kind + (" ←" if holder.culprit else ""),
                 ", ".join(holder.shown),
                 holder.since_text,

@@ -68,7 +68,7 @@ class Waits:
             waits = [
                 read.edge.label for read in reads if read.far or any(each in found and each not in ring for each in read.holders)
             ]
-            others = sorted(found[each].name for each in stuck - {key}) if ends and not culprit else []
+            others = sorted(found[each].called for each in stuck - {key}) if ends and not culprit else []
             yield _said(holder, reads, waits, others, loop=bool(ring) or any(read.loop for read in reads), culprit=culprit)
 
     def _after(self, key: Key, found: Mapping[Key, Holder]) -> set[Key]:

@@ -10,7 +10,7 @@ from strandline.channel.batch.batch_identity import BatchIdentity
 from strandline.channel.statements.statement import ProducerState
 from strandline.json_value import JsonObject
 
-__all__ = ["QueryProducerState", "is_query", "producer_of"]
+__all__ = ["QueryProducerState", "is_query", "named", "producer_of"]
 
 _OUTPUTS, _LOOP, _CONTINUED_BY = "outputs", "loop", "continuedBy"
 _BATCH, _WROTE = "strandline:batch", "strandline:wrote"
@@ -140,6 +140,22 @@ def is_query(name: str, state: ProducerState | None) -> bool:
         return False
     own = QueryProducerState.from_json(state.state)
     return own.newest is not None or state.owner.id in own.continued_by
+
+
+def named(name: str, state: ProducerState | None) -> str | None:
+    """Return the name that a user gave a query, as its producer's state or its producer's name says; ``None`` if it has none.
+
+    >>> from strandline.channel.statements.statement import WriterSession
+    >>> from strandline.time.antichain import Antichain
+    >>> from strandline.time.domain import int64
+    >>> state = ProducerState(3, Antichain(int64), WriterSession.here("1"), {"strandline:name": "hours"})
+    >>> named("query-1", state), named("hourly", state._replace(state={"strandline:batch": "0:9f86d081884c7d65"}))
+    ('hours', 'hourly')
+    """
+    if state is None or not is_query(name, state):
+        return None
+    given = QueryProducerState.from_json(state.state).name
+    return given or (None if state.owner is not None and name == f"query-{state.owner.id}" else name)
 
 
 def producer_of(producers: Mapping[str, ProducerState], query: str) -> str:

@@ -136,6 +136,7 @@ class QueryEntry(Record):
         moved: The batches at which late rows moved to another late table.
         cancelled: From which batch on which column is true in rows that only cancel an announced row, by partition pattern.
         pending: The late files of the newest batch that had any, until it is known that they are published.
+        name: The name that the user gave the query.
     """
 
     KEYS: ClassVar[Mapping[str, Key]] = {
@@ -156,6 +157,7 @@ class QueryEntry(Record):
         "moved": Key("moved", _ascending),
         "cancelled": Key("cancelled", listed(row(number, _columns))),
         "pending": Key("pending", PendingState.inner),
+        "name": Key("name", text),
     }
     policy: str | None = None
     clock: ClockState | None = None
@@ -174,6 +176,7 @@ class QueryEntry(Record):
     moved: Sequence[int] | None = None
     cancelled: Sequence[Any] | None = None
     pending: PendingState | None = None
+    name: str | None = None
 
     @property
     def fenced_by(self) -> WriterSession | None:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from strandline.channel import ProducerState, WriterSession
-from strandline.report.ailments.holder import Holder
+from strandline.report.ailments.holder import Holder, called
 from strandline.report.shell_words import drop_command
 
 __all__ = ["Ailment", "Causes", "ailments"]
@@ -112,7 +112,7 @@ def _ailment(holders: list[Holder]) -> Ailment:
     names = [name for name in first.alike if not name.startswith("strandline:")] or list(first.alike)
     process = (first.session or "").partition(" (session ")[0]
     if kind == "query":
-        who, noun = f"ingest {query}", "partition"
+        who, noun, query = f"ingest {called(first.query, query)}", "partition", called(first.query, query)
         what = f"its process is gone ({process})"
         release = f"start query {query} again: it takes in what its partitions have delivered"
     else:

@@ -9,7 +9,7 @@ from typing import Any
 from strandline.report.history import Since
 from strandline.time.domain import Time
 
-__all__ = ["Behind", "Holder", "moment"]
+__all__ = ["Behind", "Holder", "called", "moment"]
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,7 @@ class Holder:
         way: From this channel to the one that was asked for: paths of channels and names of the producers between them.
         sure: Whether it is known that it holds the time. If not, a step on the way has an effect on times that is not known, and
             it holds the least times of its channel.
+        query: The name that the user gave the query, or the ingest that a partition belongs to; ``None`` if it is not known.
         cause: What is gone that has to go on, if several wait for it: ``query: ``, with the id of an ingest, or ``process: ``.
         alike: The names of all who hold the time in this channel for the same cause, its own too; also those that are not listed.
     """
@@ -89,6 +90,7 @@ class Holder:
     reads: tuple[str, ...] | None = None
     way: tuple[str, ...] = ()
     sure: bool = True
+    query: str | None = None
     cause: str | None = None
     alike: tuple[str, ...] = ()
 
@@ -112,6 +114,7 @@ class Holder:
             "reads": None if self.reads is None else list(self.reads),
             "way": list(self.way),
             "sure": self.sure,
+            "query": self.query,
             "cause": self.cause,
             "alike": len(self.alike) or 1,
         }
@@ -121,7 +124,14 @@ class Holder:
         """The holder as the subject of a sentence."""
         if self.kind == "registrar":
             return f"the registrar of {self.channel} (producers may still join)"
-        return f"{'query of a loop' if self.kind == 'loop' else self.kind} {self.name} of {self.channel}"
+        if self.kind == "loop":
+            return f"query {self.called} of a loop in {self.channel}"
+        return f"{self.kind} {self.called} of {self.channel}"
+
+    @property
+    def called(self) -> str:
+        """Its name, and that which the user gave the query, if that is another one."""
+        return called(self.query, self.name) if self.kind in ("query", "loop", "producer") else self.name
 
     @property
     def since_text(self) -> str:
@@ -130,6 +140,15 @@ class Holder:
             return "unknown"
         at = f"version {self.since.version}" + (f", {moment(self.since.ms)}" if self.since.ms else "")
         return at if self.since.exact else f"{at} or earlier"
+
+
+def called(name: str | None, id_: str) -> str:
+    """Return a query's name with its id, as people look for it; the id, if it has no name.
+
+    >>> called("hours", "query-da91"), called(None, "query-da91"), called("hours", "hours")
+    ('hours (query-da91)', 'query-da91', 'hours')
+    """
+    return id_ if name in (None, "", id_) else f"{name} ({id_})"
 
 
 def moment(ms: int) -> str:
