@@ -13,7 +13,7 @@ from rich.text import Text
 from strandline.channel import Channel
 from strandline.channel.statements.statement import REGISTRAR
 from strandline.cli.arguments import AsJson, ChannelPath, Most, StorageOptions, storage_of
-from strandline.cli.output import clean, console, line, print_json, table
+from strandline.cli.output import clean, console, line, print_json, short, table
 from strandline.ingest.state.registrar_state import RegistrarState
 from strandline.ingest.status import PartitionStatus, status_of
 from strandline.report.ailments import moment
@@ -165,10 +165,10 @@ def _shown(body: dict[str, Any]) -> Group:
     ]
     rows = [
         (
-            each["name"],
+            short(each["name"]),
             ", ".join(each["holds"]) or "nothing",
             "←" if each["holdsBack"] else "",
-            "closed" if each["session"] is None else f"gone: {each['session']}" if each["gone"] else each["session"],
+            "closed" if each["session"] is None else short(f"gone: {each['session']}" if each["gone"] else each["session"], 100),
             *([_aside_shown(each["setAside"])] if "ingest" in body else []),
         )
         for each in body["producers"]

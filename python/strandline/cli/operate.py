@@ -21,6 +21,7 @@ from strandline.delta.store_errors import native
 from strandline.delta.table import open_delta, refuse_misread
 from strandline.ingest import drop_partitions, forget_partitions, rejoin_partitions, status
 from strandline.ingest.names import partition_name_problem
+from strandline.ingest.state.partition_state import PartitionState
 from strandline.ingest.state.registrar_state import RegistrarState, own_names
 from strandline.report.holders import Describer
 from strandline.report.shell_words import drop_command
@@ -34,7 +35,7 @@ OPERATOR = "operator"
 
 def hold(
     path: ChannelPath,
-    time: Annotated[str, typer.Argument(help="The least time that is to stay open.", show_default=False)],
+    time: Annotated[str, typer.Argument(metavar="TIME", help="The least time that is to stay open.", show_default=False)],
     name: Annotated[
         str | None,
         typer.Option(
@@ -76,21 +77,30 @@ def drop(
     describer = Describer(channel)
     partitions: list[str] = []
     producers: list[str] = []
+    ended: list[str] = []
     for name in dict.fromkeys(names):
         state = _known(channel, name)
         kind = describer.describe(name, state).kind
+        if _has_ended(name, state, is_partition=kind == "partition"):
+            ended.append(name)
+            typer.echo(clean(f"{kind} {name} has ended before: it holds nothing, and there is nothing to drop."), err=True)
+            continue
         (partitions if kind == "partition" else producers).append(name)
         held = ", ".join(map(channel.domain.format, state.holds)) or "nothing"
         where = "and is open nowhere" if state.owner is None else f"and is open in {state.owner}"
         line_ = f"{kind} {name} holds {held}, {where}."
         typer.echo(clean(line_), err=True)
+    if ended and not partitions and not producers:
+        _done(channel, channel.version, f"nothing was dropped, because it had ended before: {', '.join(ended)}", as_json=as_json)
+        return
     lost = (
         "Rows that a producer has not committed are lost: its session is fenced, and it can write nothing any more. Rows that a "
         "dropped partition still delivers are set aside as late. Times that only these hold close at once, so results without "
         "those rows come out. This cannot be taken back."
     )
     typer.echo(lost, err=True)
-    confirmed(f"Drop {len(partitions) + len(producers)} in {clean(channel.path)}?", yes=yes, as_json=as_json)
+    dropped = [name for name in dict.fromkeys(names) if name not in ended]
+    confirmed(f"Drop {clean(', '.join(dropped))} in {clean(channel.path)}?", yes=yes, as_json=as_json)
     version = channel.version
     for name in producers:
         with channel.producer(name, take_over=True) as producer:
@@ -99,7 +109,7 @@ def drop(
     if partitions:
         version = drop_partitions(path, partitions, options)
     channel.refresh()
-    _done(channel, version, f"dropped {', '.join(names)}", as_json=as_json)
+    _done(channel, version, f"dropped {', '.join(dropped)}", as_json=as_json)
 
 
 def rejoin(
@@ -205,6 +215,13 @@ def _known(channel: Channel, name: str) -> ProducerState:
         known = sorted(each for each in channel.producers if each not in own)
         raise errors.producer_unknown(channel.path, name, known)
     return state
+
+
+def _has_ended(name: str, state: ProducerState, *, is_partition: bool) -> bool:
+    """Return whether a producer has given up everything for good. A partition that holds nothing may be idle, or join again."""
+    if state.holds:
+        return False
+    return not is_partition or PartitionState.of(name, state.state).dropped is not None
 
 
 def _done(channel: Channel, version: int | None, text: str, *, as_json: bool, more: dict[str, int] | None = None) -> None:

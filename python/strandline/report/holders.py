@@ -139,7 +139,7 @@ class Describer:
         if state.owner.is_dead():  # nothing takes the partition in, so nobody knows what it has delivered since
             what = f"query {shown} takes it in, and {_gone(state.owner)}; {partition.delivered}"
             return Described("partition", what, f"start query {shown} again: it takes in what the partition has delivered")
-        query = f"query {shown} takes it in by {policy or 'its policy'}, {self._last_batch(query_id)}"
+        query = f"query {shown} takes it in by {policy or 'its policy'}, {self._last_batch(state.owner)}"
         runs = (
             f"see first whether query {shown} runs: if it has stopped, start it again, so that it takes in what the "
             "partition has delivered. If it runs"
@@ -167,13 +167,16 @@ class Describer:
             drop,
         )
 
-    def _last_batch(self, query: str) -> str:
+    def _last_batch(self, owner: WriterSession) -> str:
         """Return when an ingest's query last committed, in words. Its process may live on without it, as that of a notebook."""
-        last = self._history.last_batch(query)
+        last, process = self._history.last_batch(owner.id), str(owner).partition(" (session ")[0]
+        runs = "it is not known whether it runs"
+        if owner.is_alive():
+            runs = f"its {process} runs, and it is not known whether the query runs in it"
         if last is None:
-            return "and it is not known when it last committed, or whether it runs"
+            return f"and it is not known when it last committed; {runs}"
         when = f"version {last.version}" + (f", {moment(last.ms)}" if last.ms else "")
-        return f"and last committed {'at' if last.exact else 'before'} {when}; it is not known whether it runs"
+        return f"and last committed {'at' if last.exact else 'before'} {when}; {runs}"
 
     def _producer(self, name: str, state: ProducerState) -> Described:
         path = self._channel.path
