@@ -8,6 +8,8 @@
   const live = connection.textContent;
   let ahead = Number(document.body.dataset.made) - Date.now(); // of the server's clock, in ms
   let failures = 0;
+  let asked = null; // since when an answer is awaited
+  const patience = 8000; // ms. A server that was stopped, or hangs, ends no connection
 
   const units = [[31536000, "y"], [86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
 
@@ -34,6 +36,10 @@
     for (const age of document.querySelectorAll(".age")) {
       const text = lasting(now - Number(age.dataset.ms));
       if (age.firstChild && age.firstChild.data !== text) age.firstChild.data = text;
+    }
+    const silent = asked === null ? 0 : performance.now() - asked;
+    if (silent > patience) {
+      say(`The server has not answered for ${lasting(silent)}. What you see is the last that was read.`, true);
     }
   }
 
@@ -75,7 +81,8 @@
   }
 
   async function look() {
-    if (document.hidden) return;
+    if (document.hidden || asked !== null) return;
+    asked = performance.now();
     try {
       const answer = await fetch("main", { cache: "no-store", signal: AbortSignal.timeout(30000) });
       if (!answer.ok) throw new Error(String(answer.status));
@@ -84,8 +91,10 @@
       become(document.getElementById("main"), fresh);
       count();
       failures = 0;
+      asked = null;
       say(live, false);
     } catch {
+      asked = null;
       failures += 1;
       if (failures > 1) say("The server does not answer. What you see is the last that was read.", true);
     }
