@@ -151,8 +151,12 @@ def test_it_is_live_and_nothing_moves(browser: Chromium, lake: list[str], served
 
 def test_texts_of_the_graph_stay_in_their_nodes(browser: Chromium, served: str) -> None:
     browser.open(served)
-    over = browser.run("""return [...document.querySelectorAll('.graph .node')].flatMap((node) => [...node.querySelectorAll('text')]
-        .filter((text) => text.getBBox().width > node.querySelector('rect').getBBox().width - 8).map((text) => text.textContent))""")
+    over = browser.run("""
+        const nodes = [...document.querySelectorAll('.graph .node')];
+        const wide = (node) => node.querySelector('rect').getBBox().width - 8;
+        return nodes.flatMap((node) => [...node.querySelectorAll('text')].filter((text) => text.getBBox().width > wide(node)))
+            .map((text) => text.textContent);
+    """)
     assert over == []
 
 
