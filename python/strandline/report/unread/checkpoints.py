@@ -51,7 +51,7 @@ class Checkpoints:
             try:
                 if storage_of(own.checkpoint) == storage_of(output.path):
                     known.read(open_store(own.checkpoint, output.storage_options), state.owner.id)
-            except (StrandlineError, OSError):
+            except (StrandlineError, OSError, ValueError):
                 known.positions = {}
             known.again = time.monotonic() + _SHARE * (time.monotonic() - began)
         return known.positions.get(table)
