@@ -37,7 +37,7 @@ def report_invalid(what: str) -> StrandlineError:
     return StrandlineError(
         "STRANDLINE_REPORT_INVALID",
         f"The progress report is invalid: {what}.",
-        "Write it as docs/progress-report.schema.json says.",
+        "Write it as docs/schemas/progress-report.schema.json says.",
     )
 
 
