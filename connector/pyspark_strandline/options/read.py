@@ -135,8 +135,8 @@ class ReadOptions:
     channels: dict[str, str] | None = option(
         "channels",
         channels,
-        method=Method.STREAM,
-        doc="set by `read_channels` ([several channels](several-channels.md)), instead of a path",
+        doc="set by `read_channels` ([several channels](several-channels.md)) and `show_schema` "
+        "([looking with SQL](tables.md#looking-with-sql)), instead of a path",
     )
     domain: str | None = option(
         "domain",
@@ -208,7 +208,6 @@ class ReadOptions:
         one_of("rows", "progress", "frontiers", "holds"),
         "rows",
         method=Method.BATCH,
-        channels=Channels.ONE,
         doc="`progress`: a row for each producer with the capabilities that it holds, and the frontier; `frontiers`, `holds`: "
         "of all channels at or below the path, a folder's or a scope's ([looking with SQL](tables.md#looking-with-sql)); "
         "default `rows`",
@@ -249,6 +248,8 @@ class ReadOptions:
 
     def for_batch(self) -> ReadOptions:
         """Return these options. Raises if one of them is for streams only."""
+        if self.channels is not None and self.show not in ("frontiers", "holds"):
+            raise errors.option_unknown_here("channels", "spark.readStream", "spark.read")
         return self._without(Method.STREAM, "spark.read", "spark.readStream")
 
     def for_overview(self) -> ReadOptions:

@@ -16,7 +16,7 @@ def channel_changes(path: str, tries: int) -> ChannelError:
     )
 
 
-def channel_replaced(name: str, wanted: str, found: str) -> ScopeError:
+def scope_channel_replaced(name: str, wanted: str, found: str) -> ScopeError:
     return ScopeError(
         "STRANDLINE_SCOPE_CHANNEL_REPLACED",
         f"The scope has recorded the table {wanted} as its channel {name!r}, but the table at its path is {found}.",

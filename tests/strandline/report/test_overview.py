@@ -10,8 +10,10 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from ingest_bench import Bench
 from strandline.channel import Channel
 from strandline.errors import ChannelError
+from strandline.ingest import ordered
 from strandline.report.overview import frontiers, holds
 from strandline.scope import Scope
 from strandline.time.arrow import time_field
@@ -61,6 +63,14 @@ def test_a_channel_that_cannot_be_read_has_a_row_with_the_error(tmp_path: Path) 
     rows = frontiers(tmp_path).to_pylist()
     assert [row["channel"] for row in rows if row["error"]] == ["bad"]
     assert [row["channel"] for row in holds(tmp_path).to_pylist() if row["error"]] == ["bad"]
+
+
+def test_partitions_of_an_ingest_say_how_many_rows_were_set_aside(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ordered())
+    bench.run((3, "a", 0), (3, "b", 0))
+    bench.run((1, "a", 1), (2, "a", 2), (4, "b", 1))
+    found = {row["producer"]: (row["kind"], row["setAside"]) for row in holds(bench.settings.path).to_pylist()}
+    assert found == {"$registrar": ("registrar", None), "a": ("partition", 2), "b": ("partition", 0)}
 
 
 def test_a_scope_has_its_channels_by_their_names(tmp_path: Path) -> None:

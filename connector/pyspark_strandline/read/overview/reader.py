@@ -12,6 +12,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from pyspark_strandline.options import ReadOptions
+from strandline.delta.storage import location_of
 from strandline.report.overview import FRONTIERS, HOLDS, Found, find_channels, rows_of
 
 __all__ = ["OverviewReader", "schema_of"]
@@ -32,11 +33,17 @@ class OverviewReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return the channels that are found, dealt out to at most 16 tasks."""
-        found = [asdict(each) for each in find_channels(self._options.path, self._options.storage)]
+        """Return the channels that are named or found, dealt out to at most 16 tasks."""
+        found = [asdict(each) for each in self._found()]
         beside = {"table": self._options.show, "version": 0}  # the shim asks for both, and then plans each execution anew
         parts = [found[at::_MOST_TASKS] for at in range(min(_MOST_TASKS, len(found)))]
         return [InputPartition(json.dumps(beside | {"found": part})) for part in parts]
+
+    def _found(self) -> list[Found]:
+        named = self._options.channels
+        if named is None:
+            return find_channels(self._options.path, self._options.storage)
+        return [Found(name, location_of(path), True) for name, path in named.items()]
 
     def read(self, partition_: InputPartition) -> Iterator[pa.RecordBatch]:
         """In a task: yield the rows of some channels."""

@@ -14,6 +14,7 @@ from strandline.channel import Channel
 from strandline.channel.statements.statement import REGISTRAR
 from strandline.delta.storage import Store, location_of, open_store
 from strandline.errors import StrandlineError
+from strandline.ingest.state.partition_state import PartitionState
 from strandline.ingest.state.registrar_state import RegistrarState
 from strandline.report import errors
 from strandline.report.history import History, Since
@@ -52,6 +53,7 @@ HOLDS = pa.schema(
         *_SINCE,
         ("session", pa.string()),
         ("gone", pa.bool_()),
+        ("setAside", pa.int64()),
         ("error", pa.string()),
     ]
 )
@@ -149,7 +151,7 @@ def rows_of(show: str, found: Found, storage_options: Mapping[str, str] | None =
     try:
         channel = Channel.open(found.path, storage_options)
         if found.table is not None and channel.table_id != found.table:
-            raise errors.channel_replaced(found.name, found.table, channel.table_id)
+            raise errors.scope_channel_replaced(found.name, found.table, channel.table_id)
         begin |= {"table": channel.table_id, "version": channel.version}
         rows = _frontiers(channel) if show == "frontiers" else _holds(channel)
         return [begin | row for row in rows]
@@ -159,9 +161,7 @@ def rows_of(show: str, found: Found, storage_options: Mapping[str, str] | None =
         return [begin | {"error": str(error)}]
 
 
-def _table(
-    show: str, schema: pa.Schema, path: str | os.PathLike[str], storage_options: Mapping[str, str] | None
-) -> pa.Table:
+def _table(show: str, schema: pa.Schema, path: str | os.PathLike[str], storage_options: Mapping[str, str] | None) -> pa.Table:
     rows = [row for found in find_channels(path, storage_options) for row in rows_of(show, found, storage_options)]
     return pa.Table.from_pylist(rows, schema)
 
@@ -209,9 +209,12 @@ def _holds(channel: Channel) -> Iterator[dict[str, Any]]:
     frontier = progress.frontier
     for name, state in sorted(states.items()):
         owner = state.owner
-        row = {"producer": name, "kind": kind_of(name, state, ingests)} | _since(history.since(name))
+        kind = kind_of(name, state, ingests)
+        row = {"producer": name, "kind": kind} | _since(history.since(name))
         row["session"] = None if owner is None else str(owner)
         row["gone"] = True if owner is not None and owner.is_dead() else None
+        if kind == "partition":
+            row["setAside"] = PartitionState.of(name, state.state).aside or 0
         for time in _times(state.holds):
             yield row | _typed(channel, time) | {"holdsFrontierBack": time is not None and time in frontier}
 
