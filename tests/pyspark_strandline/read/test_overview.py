@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,8 @@ def test_wrong_use_is_refused(spark: Any, tmp_path: Path) -> None:
     reader = spark.read.format("strandline").option("show", "frontiers")
     with pytest.raises(Exception, match="STRANDLINE_CHANNELS_MISSING"):
         reader.load(str(tmp_path)).collect()
-    with pytest.raises(Exception, match="STRANDLINE_OPTION_UNKNOWN"):
-        spark.read.format("strandline").option("channels", f'{{"a": "{tmp_path}"}}').load().collect()
+    channels = json.dumps({"a": make_channel(tmp_path / "a", producers=("a",)).path})
+    with pytest.raises(Exception, match="STRANDLINE_OPTION_UNKNOWN.*channels is an option of"):
+        spark.read.format("strandline").option("channels", channels).load().collect()
     with pytest.raises(Exception, match="STRANDLINE_OPTION_CONFLICT"):
         reader.option("asOfVersion", "0").load(str(tmp_path)).collect()
