@@ -114,7 +114,7 @@ def find_channels(path: str | os.PathLike[str], storage_options: Mapping[str, st
 
 
 def frontiers(path: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> pa.Table:
-    """Return the frontiers of all channels at or below a path, one row for each time of a frontier (docs/operations.md).
+    """Return the frontiers of all channels at or below a path, one row for each time of a frontier (docs/tables.md).
 
     Args:
         path: The path of a channel, a scope or a folder.
@@ -136,7 +136,7 @@ def frontiers(path: str | os.PathLike[str], storage_options: Mapping[str, str] |
 
 
 def holds(path: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> pa.Table:
-    """Return what the producers of all channels at or below a path hold, one row for each time (docs/operations.md).
+    """Return what the producers of all channels at or below a path hold, one row for each time (docs/tables.md).
 
     Args and errors are those of :func:`frontiers`.
     """
