@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark_strandline.operators.completion import hold, on_complete
     from pyspark_strandline.operators.processor import Processor, process
     from pyspark_strandline.operators.time_functions import advance, enter, project, truncate
+    from pyspark_strandline.read.overview.schema_tables import show_schema
     from pyspark_strandline.read.several.streams import Streams, read_channels
     from pyspark_strandline.schema import domain_metadata
     from pyspark_strandline.scope_snapshot import Snapshot, snapshot
@@ -59,6 +60,7 @@ __all__ = [
     "record",
     "route",
     "shim_jar",
+    "show_schema",
     "snapshot",
     "storage_options",
     "truncate",
@@ -92,6 +94,7 @@ _LATER = {
     "record": "pyspark_strandline.write.record.record",
     "route": "pyspark_strandline.write.outputs",
     "shim_jar": "pyspark_strandline.session",
+    "show_schema": "pyspark_strandline.read.overview.schema_tables",
     "snapshot": "pyspark_strandline.scope_snapshot",
     "storage_options": "pyspark_strandline.hadoop_storage",
     "truncate": "pyspark_strandline.operators.time_functions",

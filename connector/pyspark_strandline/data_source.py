@@ -17,6 +17,7 @@ from strandline.channel import Channel
 
 if TYPE_CHECKING:
     from pyspark_strandline.read.batch import ProgressReader, RowsReader
+    from pyspark_strandline.read.overview import OverviewReader
     from pyspark_strandline.read.source import StreamReader
     from pyspark_strandline.write.ingest_sink import IngestWriter
     from pyspark_strandline.write.record.sink import RecordWriter
@@ -44,6 +45,10 @@ class StrandlineDataSource(DataSource):
             from pyspark_strandline.read.batch import PROGRESS_SCHEMA
 
             return PROGRESS_SCHEMA
+        if options.show in ("frontiers", "holds"):
+            from pyspark_strandline.read.overview import schema_of
+
+            return schema_of(options.for_overview().show)
         if options.channels is not None:
             from pyspark_strandline.read.several.inputs import Inputs
 
@@ -58,13 +63,17 @@ class StrandlineDataSource(DataSource):
         return result
 
     @without_stack
-    def reader(self, schema: StructType) -> RowsReader | ProgressReader:
+    def reader(self, schema: StructType) -> RowsReader | ProgressReader | OverviewReader:
         """Return the batch reader."""
         from pyspark_strandline.read.batch import ProgressReader, RowsReader
 
         options = ReadOptions.parse(self.options).for_batch()
         if options.show == "progress":
             return ProgressReader(options)
+        if options.show in ("frontiers", "holds"):
+            from pyspark_strandline.read.overview import OverviewReader
+
+            return OverviewReader(options)
         self._check(schema, may_lack=True)  # a DataFrame keeps its columns when the channel gets more
         return RowsReader(options, schema)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from cli_schemas import check
 from strandline import advance
 from strandline.channel import Channel, WriterSession
 from strandline.channel.statements.inputs import Input
@@ -64,7 +66,9 @@ def look(*paths: object, now_ms: int | None = None, **options: Any) -> Page:
     """One look at some paths, at a moment of the clock if one is given."""
     if now_ms is not None:
         options["clock_ms"] = lambda: now_ms
-    return Looker([str(path) for path in paths], **{"interval": 0.0, **options}).look()
+    page = Looker([str(path) for path in paths], **{"interval": 0.0, **options}).look()
+    check("report", json.loads(json.dumps(page.to_json())))
+    return page
 
 
 def view(*paths: object, **options: Any) -> ChannelView:

@@ -55,6 +55,14 @@ def option_conflict_one(name: str, channels: int) -> StrandlineError:
     )
 
 
+def option_conflict_show(name: str, show: str) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_OPTION_CONFLICT",
+        f"The option {name} is for one channel, but show = {show} is of all channels at or below the path, as they are now.",
+        "Leave it out, and select columns of the result. show = progress takes asOfVersion.",
+    )
+
+
 def option_conflict_path(path: object, several: str) -> StrandlineError:
     return StrandlineError(
         "STRANDLINE_OPTION_CONFLICT",

@@ -135,8 +135,8 @@ class ReadOptions:
     channels: dict[str, str] | None = option(
         "channels",
         channels,
-        method=Method.STREAM,
-        doc="set by `read_channels` ([several channels](several-channels.md)), instead of a path",
+        doc="set by `read_channels` ([several channels](several-channels.md)) and `show_schema` "
+        "([looking with SQL](tables.md#looking-with-sql)), instead of a path",
     )
     domain: str | None = option(
         "domain",
@@ -205,11 +205,12 @@ class ReadOptions:
     as_of_version: int | None = option("asOfVersion", _VERSION, method=Method.BATCH, doc="the table as of a version")
     show: str = option(
         "show",
-        one_of("rows", "progress"),
+        one_of("rows", "progress", "frontiers", "holds"),
         "rows",
         method=Method.BATCH,
-        channels=Channels.ONE,
-        doc="`progress`: a row for each producer with the capabilities that it holds, and the frontier; default `rows`",
+        doc="`progress`: a row for each producer with the capabilities that it holds, and the frontier; `frontiers`, `holds`: "
+        "of all channels at or below the path, a folder's or a scope's ([looking with SQL](tables.md#looking-with-sql)); "
+        "default `rows`",
     )
     storage: dict[str, str] | None = storage_options(
         "an option of the object store, with the name that delta-rs uses ([examples](object-stores.md)). For a local path, "
@@ -247,7 +248,16 @@ class ReadOptions:
 
     def for_batch(self) -> ReadOptions:
         """Return these options. Raises if one of them is for streams only."""
+        if self.channels is not None and self.show not in ("frontiers", "holds"):
+            raise errors.option_unknown_here("channels", "spark.readStream", "spark.read")
         return self._without(Method.STREAM, "spark.read", "spark.readStream")
+
+    def for_overview(self) -> ReadOptions:
+        """Return these options of ``show`` = ``frontiers`` or ``holds``. Raises if one of them is for one channel only."""
+        wrong = [name for name in ("asOfVersion", "columns") if name in self.given]
+        if wrong:
+            raise errors.option_conflict_show(wrong[0], self.show)
+        return self
 
     def _without(self, only: Method, method: str, other: str) -> ReadOptions:
         wrong = [row.name for row in rows(type(self)) if row.method is only and row.name in self.given]

@@ -50,6 +50,14 @@ def channels_invalid_unknown(name: str, names: Iterable[str]) -> StrandlineError
     )
 
 
+def channels_missing_schema(schema: str) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_CHANNELS_MISSING",
+        f"No table of the schema {schema} is a channel.",
+        "Check the name. Tables count that were made with USING strandline, or by toTable.",
+    )
+
+
 def checkpoint_mismatch_channel(had: object, path: str, channel: str) -> StrandlineError:
     return StrandlineError(
         "STRANDLINE_CHECKPOINT_MISMATCH",

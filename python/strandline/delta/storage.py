@@ -125,7 +125,10 @@ class Store(ABC):
 
     @abstractmethod
     def list(self, folder: str) -> list[str]:
-        """Return the names directly in ``folder``, in no particular order. The list is empty if the folder does not exist."""
+        """Return the names directly in ``folder``, in no particular order. The list is empty if the folder does not exist.
+
+        The empty text is the store's own folder.
+        """
 
     @abstractmethod
     def delete(self, path: str) -> None:
@@ -281,7 +284,7 @@ class LocalStore(Store):
             return pa.OSFile(self._file(path), "rb")
 
     def list(self, folder: str) -> list[str]:
-        full = self._full(folder)
+        full = self._full(folder) if folder else self.location
         try:
             with storage_errors("list", full):
                 return os.listdir(full)
@@ -446,7 +449,7 @@ class ObjectStore(Store):
             return self._files.open_input_file(inside(path))
 
     def list(self, folder: str) -> list[str]:
-        selector = pafs.FileSelector(inside(folder), allow_not_found=True)
+        selector = pafs.FileSelector(folder and inside(folder), allow_not_found=True)
         with self.errors("list", folder):
             return [info.base_name for info in self._files.get_file_info(selector)]
 

@@ -16,12 +16,28 @@ def channel_changes(path: str, tries: int) -> ChannelError:
     )
 
 
+def scope_channel_replaced(name: str, wanted: str, found: str) -> ScopeError:
+    return ScopeError(
+        "STRANDLINE_SCOPE_CHANNEL_REPLACED",
+        f"The scope has recorded the table {wanted} as its channel {name!r}, but the table at its path is {found}.",
+        "Put the channel back, or make a new scope.",
+    )
+
+
+def channels_missing(path: str) -> ChannelError:
+    return ChannelError(
+        "STRANDLINE_CHANNELS_MISSING",
+        f"There is no channel at or below {path}.",
+        "Check the path. Names that begin with a dot or an underscore are not looked at.",
+    )
+
+
 def report_invalid(what: str) -> StrandlineError:
     """Say what a progress report has that it cannot have."""
     return StrandlineError(
         "STRANDLINE_REPORT_INVALID",
         f"The progress report is invalid: {what}.",
-        "Write it as docs/progress-report.schema.json says.",
+        "Write it as docs/schemas/progress-report.schema.json says.",
     )
 
 

@@ -16,6 +16,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from typer.testing import CliRunner
 
+from cli_schemas import check
 from helpers import contents, make_channel, say
 from pyspark_strandline.replay import replay, start
 from pyspark_strandline.replay.folder import ReplayFolder
@@ -302,6 +303,7 @@ def test_the_command_says_it_as_text_as_json_and_as_a_page(spark: Any, live: Pat
     assert "first different at 2" in page.read_text()
     again = CliRunner().invoke(app, [*arguments, "--json"])
     body = json.loads(again.stdout)
+    check("replay", body)
     assert (again.exit_code, body["equal"], body["comparisons"]["sums"]["first"]) == (1, False, "2")
     assert body["part"] == {"endingFrontier": "4", "speed": "max"}
     assert CliRunner().invoke(app, ["compare", str(live / "sums"), str(live / "sums"), "--spark"]).exit_code == 0

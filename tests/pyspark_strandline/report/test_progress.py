@@ -51,7 +51,7 @@ from strandline.time.domain import int64
 pytestmark = pytest.mark.spark
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-SCHEMA = json.loads((ROOT / "docs" / "progress-report.schema.json").read_text())
+SCHEMA = json.loads((ROOT / "docs" / "schemas" / "progress-report.schema.json").read_text())
 T = TypeVar("T")
 
 

@@ -17,6 +17,7 @@ import pytest
 import typer.main
 from deltalake import write_deltalake
 
+from cli_schemas import check_printed
 from helpers import ROOT
 from ingest_bench import Bench
 from strandline.channel import Channel
@@ -47,8 +48,10 @@ class Ran:
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Any:
     def run(*arguments: object) -> Ran:
-        code = main([str(each) for each in arguments])
-        return Ran(code, *capsys.readouterr())
+        words = [str(each) for each in arguments]
+        ran = Ran(main(words), *capsys.readouterr())
+        check_printed(words, ran.out, ran.err)
+        return ran
 
     return run
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from cli_schemas import check
 from page_channels import make, send
 from strandline.cli.__main__ import main
 from strandline.errors import PageError
@@ -133,7 +134,9 @@ def test_the_command_serves_on_this_machine_only(channel: Any) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
-            url = json.loads(process.stdout.readline())["url"]
+            said = json.loads(process.stdout.readline())
+            check("serve", said)
+            url = said["url"]
             assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", url)
             with urllib.request.urlopen(url, timeout=60) as answer:  # noqa: S310
                 assert b"JFK" in answer.read()

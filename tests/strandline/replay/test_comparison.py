@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from cli_schemas import check
 from helpers import make_channel, rows
 from strandline.channel import Channel
 from strandline.cli.app import app
@@ -175,6 +176,7 @@ def test_the_command_prints_text_or_json(tmp_path: Path) -> None:
     told = CliRunner().invoke(app, ["compare", a.path, b.path, "--key", "k", "--json"])
     assert told.exit_code == 1
     found = json.loads(told.stdout)
+    check("compare", found)
     assert (found["equal"], found["first"]) == (False, "1")
     assert found["differences"][0]["changed"] == [{"key": {"k": "x"}, "a": {"d": "1.5", "x": 0.5}, "b": {"d": "2.5", "x": "nan"}}]
     refused = CliRunner().invoke(app, ["compare", a.path, b.path, "--until", "1", "--column", "lost"])

@@ -39,7 +39,7 @@ from strandline.report.progress import (
 from strandline.time.antichain import Antichain
 from strandline.time.domain import int64, product, timestamp
 
-SCHEMA = json.loads((ROOT / "docs" / "progress-report.schema.json").read_text())
+SCHEMA = json.loads((ROOT / "docs" / "schemas" / "progress-report.schema.json").read_text())
 PAIR = product(epoch="int64", iter="int64")
 
 

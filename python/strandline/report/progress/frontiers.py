@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Lex, Product, Scalar, TimeDomain
 
-__all__ = ["committed_frontier", "frontier_lag", "tentative_frontier"]
+__all__ = ["clock_lag", "committed_frontier", "frontier_lag", "tentative_frontier"]
 
 _MICROS = 1_000_000
 
@@ -62,6 +62,17 @@ def frontier_lag(frontier: Antichain, now: float, moved: float) -> float:
     >>> frontier_lag(Antichain(int64, [7]), now=100.0, moved=99.0)
     1.0
     """
+    lag = clock_lag(frontier, now)
+    return max(0.0, now - moved) if lag is None else lag
+
+
+def clock_lag(frontier: Antichain, now: float) -> float | None:
+    """Return how many seconds a frontier is behind the clock; 0 if it is empty, ``None`` if its times have no relation to one.
+
+    >>> from strandline.time.domain import int64, timestamp
+    >>> clock_lag(Antichain(timestamp, [40_000_000]), now=100.0), clock_lag(Antichain(int64, [7]), now=100.0)
+    (60.0, None)
+    """
     if not len(frontier):
         return 0.0
     domain: TimeDomain = frontier.domain
@@ -72,4 +83,4 @@ def frontier_lag(frontier: Antichain, now: float, moved: float) -> float:
     least: int = min(times)
     if isinstance(domain, Scalar) and str(domain) == "timestamp" and least > domain.minimum:
         return max(0.0, now - least / _MICROS)
-    return max(0.0, now - moved)
+    return None

@@ -169,7 +169,7 @@ class ProgressReport:
         return replace(newest, transforms=transforms, operators=operators, batches=sum(each.batches for each in same))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON object that ``docs/progress-report.schema.json`` describes."""
+        """Return the JSON object that ``docs/schemas/progress-report.schema.json`` describes."""
         return {
             "strandlineProgress": _VERSION,
             "query": self.query,

@@ -1,0 +1,5 @@
+"""Frontiers and holds of all channels of a folder or scope, as tables."""
+
+from strandline.report.overview.tables import FRONTIERS, HOLDS, Found, find_channels, frontiers, holds, rows_of
+
+__all__ = ["FRONTIERS", "HOLDS", "Found", "find_channels", "frontiers", "holds", "rows_of"]
