@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 
+import numpy as np
 import pyarrow as pa
 
 from strandline.channel import Channel
@@ -30,6 +31,7 @@ from strandline.time.domain import Time
 __all__ = ["FileCounts", "check_file", "check_files"]
 
 _BATCH = 10_000
+_VACUUMED = "files that were replaced are not there any more, so its rows were not compared with what is stated of them"
 _MARK = re.compile(r"-([0-9a-f]{12})-[0-9a-f]{32}-\d{5}\.parquet\Z")
 
 
@@ -50,7 +52,7 @@ def check_files(channel: Channel, state: LogState, counts: FileCounts, told: Cal
     whole = sum(len(each.added) for each in state.commits)
     for each in state.commits:
         times, rows, gone = TimeCounts(channel.domain, channel.time_column), RowsDigest(), False
-        read = 0
+        read = exact = 0
         digest = None if each.commit.statement is None else each.commit.statement.digest
         floats = None if digest is None or digest.own.floats is None else FloatSums()
         segments = SpanCounts.of(channel.domain, each.commit.statement)
@@ -68,6 +70,8 @@ def check_files(channel: Channel, state: LogState, counts: FileCounts, told: Cal
             if each.commit.statement is not None:
                 with refused(each.commit.version, channel.time_column, "a time of the domain in every row"):
                     times.add(table.column(channel.time_column), None if digest is None else row_hashes(table, floats))
+                if digest is not None and digest.exact is not None:
+                    exact += int(row_hashes(table).sum(dtype=np.uint64))
                 if segments is not None:
                     segments.add(table.column(channel.time_column))
             elif each.replaced is not None:
@@ -76,8 +80,12 @@ def check_files(channel: Channel, state: LogState, counts: FileCounts, told: Cal
             counted = _check_times(channel, each, times, segments, counts)
             if digest is not None:
                 _check_digest(channel, each, digest, times, counted, read, floats)
+                if not digest.is_of(exact):
+                    violated(each.commit.version, "digest", "other floating-point values or orders of lists", digest.exact)
         elif not gone and each.replaced is not None:
             _check_rearranged(channel, store, each, rows, counts)
+        if gone:
+            counts.unchecked.append(f"version {each.commit.version}: {_VACUUMED}")
     known = {file.path for each in state.commits for file in each.added}
     for file in active.values():
         if file.path in known:
@@ -246,7 +254,8 @@ def _check_rearranged(channel: Channel, store: Store, each: CommitFiles, rows: R
     """Compare the rows of a commit that only rearranges, such as OPTIMIZE, with those of the files that it replaces."""
     replaced = each.replaced or []
     if any(store.size(file.path) is None for file in replaced):
-        return  # vacuumed
+        counts.unchecked.append(f"version {each.commit.version}: {_VACUUMED}")
+        return
     before = RowsDigest()
     for file in replaced:
         before.add(check_file(channel, store, each.commit.version, file, each.columns, counts))
