@@ -337,6 +337,21 @@ def test_a_channel_that_changes_too_quickly_is_not_said_to_be_damaged(tmp_path: 
     assert verify(channel.path).violation is None
 
 
+def test_commits_whose_files_were_vacuumed_are_counted_as_unchecked(tmp_path: Path) -> None:
+    channel = make_channel(tmp_path / "c", producers=("a",))
+    for n in (1, 2):
+        say(channel, "a", (n, n), then=[n + 1])
+    written = [commit.version for commit in channel.log.tail(1) if commit.files]
+    table = DeltaTable(channel.path)
+    table.optimize.compact()
+    compacted = table.version()
+    assert verify(channel.path).unchecked == ()
+    table.vacuum(0, dry_run=False, enforce_retention_duration=False)
+    found = verify(channel.path)
+    assert found.sound
+    assert [each.partition(":")[0] for each in found.unchecked] == [f"version {n}" for n in (*written, compacted)]
+
+
 @pytest.mark.drawn("core")
 def test_a_compacted_log_of_commits_that_were_cleaned_up(tmp_path: Path) -> None:
     channel = make_channel(tmp_path / "c", producers=("a",))
