@@ -16,14 +16,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from pyspark_strandline.loops.loop import Loop, read_loop
-from pyspark_strandline.operators.summary_steps import By
+from pyspark_strandline.operators.summary_steps import By, distances
 from pyspark_strandline.read.several.streams import Streams, read_channels
 from pyspark_strandline.replay import errors
 from pyspark_strandline.replay.folder import ReplayFolder
 from pyspark_strandline.replay.links import ReplayedLinks
 from pyspark_strandline.replay.pipeline_file import checked_outputs
 from pyspark_strandline.replay.plan import varying_parts
-from pyspark_strandline.replay.program import program_digest
 from pyspark_strandline.schema import quoted, schema_above, time_field_of
 from pyspark_strandline.write.outputs import write_outputs
 from strandline.channel import Channel
@@ -125,6 +124,7 @@ def replay_loop(
     on_divergence: OnDivergence = "abort",
     most: int = 3,
     verified: bool = True,
+    resume: bool = False,
     storage: Mapping[str, str] | None = None,
     **options: Any,
 ) -> LoopReplay:
@@ -132,7 +132,7 @@ def replay_loop(
 
     Recorded links are read with their recorded times. What comes round is not: it is compared with them, with its times from
     before. A link that is not recorded comes round again, and is compared with the channel that was written then. The originals
-    are only read. Another call with the same arguments goes on where one was killed.
+    are only read. Another call with the same arguments and ``resume=True`` goes on where one was killed.
 
     Source: seed 5 (Triceps), case 1, and what it says of a replay that diverges.
 
@@ -141,7 +141,7 @@ def replay_loop(
         channels: As for ``read_loop``: the paths of all channels, the feedback channels of the recorded run among them.
         body: A function of the loop that returns the outputs, as :meth:`Loop.write` takes them. The paths of other channels are
             left out, or not looked at: the replay's own are in ``into``.
-        into: A folder of this machine that is new, empty, or of this replay.
+        into: A folder of this machine that is new or empty, or with ``resume`` of this replay.
         feedback: As for ``read_loop``.
         record: As the loop was recorded.
         events: As for ``read_loop``.
@@ -151,6 +151,8 @@ def replay_loop(
             comes round in it, which gets new times as with ``record="earliest"``.
         most: At how many times of a link the rows that differ are shown.
         verified: Whether the recorded links are read and verified first, each row against what its commit states of it.
+        resume: Whether to go on with the replay that the folder has, if it has one. You state with it that ``body`` and all that
+            it uses are the same as then: nothing checks this. Without it, such a folder is refused.
         storage: Options of the object store.
         options: Options of the source, such as ``maxFilesPerTrigger``.
 
@@ -176,20 +178,25 @@ def replay_loop(
     for name in links if verified else ():
         if (violation := verify(paths[name], plain).violation) is not None:
             raise errors.recording_damaged(name, paths[name], str(violation))
-    lags = {name: str(by) for name, by in feedback.items()}
-    folder.begin(
-        {"channels": paths, "feedback": lags, "record": links, "events": dict(events or {}), "onDivergence": on_divergence}
-    )
+    what = {
+        "channels": {name: location_of(path) for name, path in paths.items()},
+        "feedback": {name: distances(CLOCK, by if isinstance(by, Mapping) else {"": by}) for name, by in feedback.items()},
+        "record": links,
+        "events": dict(events or {}),
+        "onDivergence": on_divergence,
+    }
+    folder.begin(what, resume=resume)
     run = _Run(spark, paths, body, folder, feedback, links, dict(events or {}), plain, options)
     compared = ReplayedLinks(sides, links, feedback, folder.path / "replayed", most, plain)
     found = run.whole(compared, stops=on_divergence == "abort")
+    if found.first is not None and on_divergence == "restamp" and links:
+        since = min([found.first[1], *compared.common])  # from there on the recording of some link has nothing
+        found = LoopReplay(found.links, run.restamped(since), since, found.hints)
+    folder.ended()
     if found.first is not None and on_divergence == "abort":
         name, first = found.first
         text = "\n".join([found.links[name].to_text(), *found.hints])
         raise errors.replay_diverged(name, CLOCK.format(first), paths[name], text)
-    if found.first is not None and on_divergence == "restamp" and links:
-        since = min([found.first[1], *compared.common])  # from there on the recording of some link has nothing
-        return LoopReplay(found.links, run.restamped(since), since, found.hints)
     return found
 
 
@@ -215,7 +222,6 @@ class _Run:
         for name in self.recorded:
             made[name] = (_at_originals(made[name][0]), str(at / name))
         frames = [frame for frame, _ in made.values()]
-        self.folder.agree("program", program_digest(self.body, frames))
         hints = _hints(frames)
         found: dict[str, Comparison] = {}
         next_look = time.monotonic()
@@ -296,6 +302,7 @@ class _Run:
 
     def _run(self, writer: Any, at: Path) -> Generator[bool]:
         """Run a query to the end of what is recorded. Yield now and then whether it still runs."""
+        self.folder.started()
         query: StreamingQuery = writer.option("checkpointLocation", str(at / "_checkpoint")).trigger(availableNow=True).start()
         try:
             while not query.awaitTermination(_LOOK_S):
