@@ -215,6 +215,7 @@ def record_loop(spark: Any, folder: Path, shape: Shape, settings: Settings) -> A
         domain=CLOCK,
         record=shape.records,
         events=shape.events or None,
+        resume=True,
         **settings.options,
     )
     made = body(shape, loop)
@@ -246,6 +247,7 @@ def replay_all(spark: Any, folder: Path, shape: Shape, settings: Settings) -> Lo
         feedback=shape.feedback,
         record=shape.records,
         events=shape.events or None,
+        resume=True,
         **settings.options,
     )
 

@@ -431,13 +431,16 @@ def loop_unbounded_waiting(name: str, rows: int, most: int) -> StrandlineError:
     )
 
 
-def loop_behind(name: str, lag: int, behind: int, most: int) -> StrandlineError:
+def loop_behind(lags: Mapping[str, int], behind: int, most: int) -> StrandlineError:
+    least = min(lags.values())
+    enough = least + behind
+    short = ", ".join(f"{name} ({_seconds(lag)})" for name, lag in sorted(lags.items()) if lag < enough)
     return StrandlineError(
         "STRANDLINE_LOOP_BEHIND",
-        f"The loop is {_seconds(behind)} behind what comes from outside, and may be {_seconds(most)} (maxLoopLag). Its link "
-        f"{name} comes round {_seconds(lag)} later, so a batch advances by that much at most. With {_seconds(lag + behind)} it "
+        f"The loop is {_seconds(behind)} behind what comes from outside, and may be {_seconds(most)} (maxLoopLag). A batch "
+        f"advances by {_seconds(least)} at most, because of how soon rows come round. With {_seconds(enough)} for {short} it "
         "would not be behind.",
-        f"Begin a new loop in which {name} comes round later, make batches faster, or give a higher maxLoopLag.",
+        "Begin a new loop in which these links come round later, make batches faster, or give a higher maxLoopLag.",
     )
 
 

@@ -66,7 +66,8 @@ def replay_failed(output: str, problem: str) -> StrandlineError:
     return StrandlineError(
         "STRANDLINE_REPLAY_FAILED",
         f"The query of output {output} has failed: {problem}",
-        "Mend what has failed. The same command goes on where it has stopped; a changed pipeline needs another folder.",
+        "Mend what has failed. The same command goes on where it has stopped, and replay_loop does with resume=True. What is "
+        "changed needs another folder.",
     )
 
 
@@ -75,6 +76,15 @@ def replay_folder_other(folder: Path, field: str, before: object, now: object) -
         "STRANDLINE_REPLAY_FOLDER",
         f"{folder} has a replay with another {field}: {before!s:.300}, and now {now!s:.300}.",
         "Give another folder, or remove this one.",
+    )
+
+
+def replay_folder_started(folder: Path, started: object, ended: object) -> StrandlineError:
+    end = "has not ended" if ended is None else f"has ended at {ended!s:.40}"
+    return StrandlineError(
+        "STRANDLINE_REPLAY_FOLDER",
+        f"{folder} has a replay that was started at {started!s:.40} and {end}.",
+        "If the function and all that it uses are as they were then, give resume=True to go on. Else give another folder.",
     )
 
 

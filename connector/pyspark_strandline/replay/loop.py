@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
@@ -16,21 +16,20 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from pyspark_strandline.loops.loop import Loop, read_loop
-from pyspark_strandline.operators.summary_steps import By
+from pyspark_strandline.operators.summary_steps import By, distances
 from pyspark_strandline.read.several.streams import Streams, read_channels
 from pyspark_strandline.replay import errors
 from pyspark_strandline.replay.folder import ReplayFolder
+from pyspark_strandline.replay.links import ReplayedLinks
 from pyspark_strandline.replay.pipeline_file import checked_outputs
 from pyspark_strandline.replay.plan import varying_parts
-from pyspark_strandline.replay.program import program_digest
 from pyspark_strandline.schema import quoted, schema_above, time_field_of
 from pyspark_strandline.write.outputs import write_outputs
 from strandline.channel import Channel
 from strandline.delta.storage import location_of
-from strandline.replay import CLOCK, ORIGINAL, Comparison, compare
+from strandline.replay import CLOCK, ORIGINAL, Comparison
 from strandline.replay.originals import Compared, Originals
 from strandline.report.soundness.verify import verify
-from strandline.time.antichain import Antichain
 from strandline.time.domain import Time, TimeDomain
 
 if TYPE_CHECKING:
@@ -86,7 +85,7 @@ class LoopReplay:
         links: For each feedback channel, how the recording (``a``) and what came round in the replay (``b``) compare. Recorded
             links are compared at the times that the rows had before they came round.
         outputs: The paths of the replay's other channels, by name.
-        hints: What in the program may make two runs differ, such as ``rand()``, as sentences.
+        hints: What in the program may make two runs differ, such as ``rand()``, and what was not compared, as sentences.
         restamped: With ``restamp``, the time from which what came round has new times; ``None`` if nothing differed.
     """
 
@@ -125,6 +124,7 @@ def replay_loop(
     on_divergence: OnDivergence = "abort",
     most: int = 3,
     verified: bool = True,
+    resume: bool = False,
     storage: Mapping[str, str] | None = None,
     **options: Any,
 ) -> LoopReplay:
@@ -132,7 +132,7 @@ def replay_loop(
 
     Recorded links are read with their recorded times. What comes round is not: it is compared with them, with its times from
     before. A link that is not recorded comes round again, and is compared with the channel that was written then. The originals
-    are only read. Another call with the same arguments goes on where one was killed.
+    are only read. Another call with the same arguments and ``resume=True`` goes on where one was killed.
 
     Source: seed 5 (Triceps), case 1, and what it says of a replay that diverges.
 
@@ -141,7 +141,7 @@ def replay_loop(
         channels: As for ``read_loop``: the paths of all channels, the feedback channels of the recorded run among them.
         body: A function of the loop that returns the outputs, as :meth:`Loop.write` takes them. The paths of other channels are
             left out, or not looked at: the replay's own are in ``into``.
-        into: A folder of this machine that is new, empty, or of this replay.
+        into: A folder of this machine that is new or empty, or with ``resume`` of this replay.
         feedback: As for ``read_loop``.
         record: As the loop was recorded.
         events: As for ``read_loop``.
@@ -151,6 +151,8 @@ def replay_loop(
             comes round in it, which gets new times as with ``record="earliest"``.
         most: At how many times of a link the rows that differ are shown.
         verified: Whether the recorded links are read and verified first, each row against what its commit states of it.
+        resume: Whether to go on with the replay that the folder has, if it has one. You state with it that ``body`` and all that
+            it uses are the same as then: nothing checks this. Without it, such a folder is refused.
         storage: Options of the object store.
         options: Options of the source, such as ``maxFilesPerTrigger``.
 
@@ -176,18 +178,25 @@ def replay_loop(
     for name in links if verified else ():
         if (violation := verify(paths[name], plain).violation) is not None:
             raise errors.recording_damaged(name, paths[name], str(violation))
-    lags = {name: str(by) for name, by in feedback.items()}
-    folder.begin(
-        {"channels": paths, "feedback": lags, "record": links, "events": dict(events or {}), "onDivergence": on_divergence}
-    )
+    what = {
+        "channels": {name: location_of(path) for name, path in paths.items()},
+        "feedback": {name: distances(CLOCK, by if isinstance(by, Mapping) else {"": by}) for name, by in feedback.items()},
+        "record": links,
+        "events": dict(events or {}),
+        "onDivergence": on_divergence,
+    }
+    folder.begin(what, resume=resume)
     run = _Run(spark, paths, body, folder, feedback, links, dict(events or {}), plain, options)
-    found = run.whole(sides, stops=on_divergence == "abort", most=most)
+    compared = ReplayedLinks(sides, links, feedback, folder.path / "replayed", most, plain)
+    found = run.whole(compared, stops=on_divergence == "abort")
+    if found.first is not None and on_divergence == "restamp" and links:
+        since = min([found.first[1], *compared.common])  # from there on the recording of some link has nothing
+        found = LoopReplay(found.links, run.restamped(since), since, found.hints)
+    folder.ended()
     if found.first is not None and on_divergence == "abort":
         name, first = found.first
         text = "\n".join([found.links[name].to_text(), *found.hints])
         raise errors.replay_diverged(name, CLOCK.format(first), paths[name], text)
-    if found.first is not None and on_divergence == "restamp" and links:
-        return LoopReplay(found.links, run.restamped(found.first[1]), found.first[1], found.hints)
     return found
 
 
@@ -203,9 +212,9 @@ class _Run:
     storage: dict[str, str] | None
     options: Mapping[str, Any]
 
-    def whole(self, sides: Mapping[str, Compared], *, stops: bool, most: int) -> LoopReplay:
-        """Replay all that is recorded, or until the first difference. What comes round is compared with ``sides``."""
-        at = self.folder.path / "replayed"
+    def whole(self, links: ReplayedLinks, *, stops: bool) -> LoopReplay:
+        """Replay all that is recorded, or until the first difference. What comes round is compared with the recorded links."""
+        at = links.at
         again = {name: by for name, by in self.feedback.items() if name not in self.recorded}
         channels = self._channels(at, again)
         streams = self._read(channels, again, record=False)
@@ -213,31 +222,24 @@ class _Run:
         for name in self.recorded:
             made[name] = (_at_originals(made[name][0]), str(at / name))
         frames = [frame for frame, _ in made.values()]
-        self.folder.agree("program", program_digest(self.body, frames))
-        hints = tuple(_hints(frames))
+        hints = _hints(frames)
         found: dict[str, Comparison] = {}
-        since: dict[str, Antichain] = {}
         next_look = time.monotonic()
         with closing(self._run(self._writer(streams, made, again), at)) as looks:
             for running in looks:
                 if running and (not stops or time.monotonic() < next_look):
                     continue
+                if not running:
+                    found, uncompared = links.end()
+                    hints += uncompared
+                    break
                 began = time.monotonic()
-                for name, side in sides.items():
-                    if not running:  # it has closed all that was recorded when it began
-                        mine = Channel.open(at / name, self.storage)
-                        found[name] = compare(side, mine, until=list(side.frontier), most=most)
-                        if any(file.rows for file in side.snapshot_files(side.version)):
-                            found[name] = replace(found[name], asked=False)  # rows that nobody compares are not equal
-                    elif Channel.exists(at / name, self.storage):
-                        mine = Channel.open(at / name, self.storage)
-                        found[name] = compare(side, mine, since=since.get(name), most=most)
-                        since[name] = Antichain(CLOCK, [each for frontier in found[name].closed for each in frontier])
+                found = links.look()
                 if any(not each.equal for each in found.values()):
                     break
                 # A look reads both recordings, so it takes a fifth of the time at most.
                 next_look = time.monotonic() + 4 * (time.monotonic() - began)
-        return LoopReplay(found, self._others(made), hints=hints)
+        return LoopReplay(found, self._others(made), hints=tuple(hints))
 
     def restamped(self, since: Time) -> dict[str, str]:
         """Replay what is recorded before a time, and go on from there with new times. Return the outputs."""
@@ -300,6 +302,7 @@ class _Run:
 
     def _run(self, writer: Any, at: Path) -> Generator[bool]:
         """Run a query to the end of what is recorded. Yield now and then whether it still runs."""
+        self.folder.started()
         query: StreamingQuery = writer.option("checkpointLocation", str(at / "_checkpoint")).trigger(availableNow=True).start()
         try:
             while not query.awaitTermination(_LOOK_S):

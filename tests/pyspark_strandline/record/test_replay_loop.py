@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,12 @@ from pyspark.sql import functions as F
 from helpers import settings
 from pyspark_strandline import read_loop
 from pyspark_strandline.replay import replay_loop
+from pyspark_strandline.replay.folder import ReplayFolder
+from pyspark_strandline.replay.links import ReplayedLinks
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
 from strandline.replay import CLOCK, ORIGINAL, Timestamper, assert_same, recorded
-from strandline.time.arrow import time_field, times_of
+from strandline.time.arrow import array_of, time_field, times_of
 
 pytestmark = pytest.mark.spark
 
@@ -142,16 +145,44 @@ def test_what_cannot_be_replayed_is_refused_by_name(spark: Any, tmp_path: Path) 
 
 
 @pytest.mark.drawn
-def test_a_folder_is_of_one_program(spark: Any, tmp_path: Path) -> None:
-    channels = record_loop(spark, tmp_path, "earliest", count=6)
+def test_a_replay_goes_on_only_if_it_is_said_that_the_program_is_the_same(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    channels = record_loop(spark, tmp_path, "earliest", count=4)
 
-    def again(made: Body, **options: Any) -> bool:
-        return bool(replay_loop(spark, channels, made, tmp_path / "again", feedback=FEEDBACK, record="earliest", **options).equal)
+    def again(made: Body, paths: dict[str, str] = channels, by: Any = "100 milliseconds", **options: Any) -> bool:
+        feedback = {"back": {"instant": by}}
+        return bool(replay_loop(spark, paths, made, tmp_path / "again", feedback=feedback, record="earliest", **options).equal)
 
-    assert again(body())
-    assert again(body(), maxFilesPerTrigger=1)  # the same one, which has come to its end
-    with pytest.raises(StrandlineError, match=r"STRANDLINE_REPLAY_FOLDER.*another program"):
-        again(body(5))
+    with pytest.raises(StrandlineError, match="STRANDLINE_REPLAY_OUTPUTS"):
+        again(lambda loop: {"out": loop["in"]})
+    assert again(body())  # no query has run with the other function
+    with pytest.raises(StrandlineError, match=r"STRANDLINE_REPLAY_FOLDER.*started at 20.* and has ended at 20.*resume=True"):
+        again(body())
+    monkeypatch.chdir(tmp_path)
+    relative = {name: str(Path(path).relative_to(tmp_path)) for name, path in channels.items()}
+    assert again(body(), relative, timedelta(milliseconds=100), maxFilesPerTrigger=1, resume=True)
+    for paths, by in (({**channels, "in": channels["back"]}, "100 milliseconds"), (channels, "101 milliseconds")):
+        with pytest.raises(StrandlineError, match=r"STRANDLINE_REPLAY_FOLDER.*has a replay with another (channels|feedback)"):
+            again(body(), paths, by, resume=True)
+
+
+def test_the_folder_says_whether_a_replay_has_ended(tmp_path: Path) -> None:
+    def refusal() -> str:
+        with pytest.raises(StrandlineError) as error:
+            ReplayFolder(tmp_path / "again").begin({"part": 1}, resume=False)
+        return str(error.value)
+
+    folder = ReplayFolder(tmp_path / "again")
+    for _ in range(2):
+        folder.begin({"part": 1}, resume=False)
+    folder.started()
+    assert "has not ended" in refusal()
+    folder.ended()
+    assert "has ended at 20" in refusal()
+    folder.begin({"part": 1}, resume=True)
+    folder.started()
+    assert "has not ended" in refusal()
 
 
 @pytest.mark.drawn
@@ -184,3 +215,27 @@ def test_no_time_of_a_recording_is_given_again(spark: Any, tmp_path: Path) -> No
     assert found.restamped == (1000 * MS, 0, 1)
     rows = Channel.open(found.outputs["out"]).read()
     assert sorted(rows["value"].to_pylist()) == [10, 26]
+
+
+def test_a_look_compares_links_up_to_one_frontier(tmp_path: Path) -> None:
+    """One link of a running replay may be farther than another, which differs at a lesser time then."""
+
+    def write(path: Path, values: list[int], until: int) -> None:
+        channel = Channel.create(path, SCHEMA, producers=["loop"])
+        with channel.producer("loop") as loop:
+            times = array_of([(at * MS, 0, 0) for at in range(len(values))], CLOCK)
+            loop.send(pa.table({"time": times, "hops": values, "value": values}, schema=SCHEMA))
+            loop.delay([(until * MS, 0, 0)])
+
+    for name in ("a", "b"):
+        write(tmp_path / "recorded" / name, [0, 1, 2, 3, 4], 5)
+    write(tmp_path / "mine" / "a", [0, 1, 2, 7, 4], 5)
+    sides = {name: Channel.open(tmp_path / "recorded" / name) for name in ("a", "b")}
+    links = ReplayedLinks(sides, [], {}, tmp_path / "mine", 3, None)
+    assert links.look() == {}
+    write(tmp_path / "mine" / "b", [0, 1, 7], 2)
+    assert [each.equal for each in links.look().values()] == [True, True]
+    with Channel.open(tmp_path / "mine" / "b").producer("loop") as loop:
+        loop.delay([(5 * MS, 0, 0)])
+    found = links.look()
+    assert {name: each.first for name, each in found.items()} == {"a": (3 * MS, 0, 0), "b": (2 * MS, 0, 0)}

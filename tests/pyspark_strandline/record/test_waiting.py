@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from pyspark_strandline import read_loop
+from pyspark_strandline.read.errors import loop_behind
 from strandline.channel import Channel
 from strandline.replay import CLOCK, Timestamper
 from strandline.report import explain
@@ -69,8 +71,18 @@ def test_a_lag_that_is_too_small_is_an_error_with_the_one_that_is_not(spark: Any
     record(tmp_path / "in", [1000], promised=9000)
     (tmp_path / "other").mkdir()
     with pytest.raises(
-        Exception, match=r"STRANDLINE_LOOP_BEHIND\].*7\.9 s behind.*Its link back comes round 0\.1 s later.*With 8 s"
+        Exception, match=r"STRANDLINE_LOOP_BEHIND\].*7\.9 s behind.*by 0\.1 s at most.*With 8 s for back \(0\.1 s\) it"
     ):
         run(spark, tmp_path, maxLoopLag="5 seconds")
     record(tmp_path / "other" / "in", [1000], promised=9000)
     run(spark, tmp_path / "other", lag="8 seconds", maxLoopLag="5 seconds")
+
+
+@pytest.mark.parametrize(
+    ("other", "named"),
+    [(200 * MS, r"8 s for back \(0\.1 s\), other \(0\.2 s\) it"), (8000 * MS, r"8 s for back \(0\.1 s\) it")],
+)
+def test_each_link_is_named_whose_lag_is_too_small(other: int, named: str) -> None:
+    """So the loop is not behind any more if the error is followed once."""
+    error = loop_behind({"other": other, "back": 100 * MS}, 7900 * MS, 5000 * MS)
+    assert re.search(named, error.what)

@@ -137,6 +137,9 @@ def test_the_committed_rows_are_kept_if_the_user_says_so(spark: Any, tmp_path: P
 
     start((1e16, -1e16, 1.0))
     assert contents(tmp_path / "out") == [(1, 1.0), (2, 2.0)]
+    (stated,) = (each.statement.digest for each in Channel.open(tmp_path / "out").log.tail(1) if each.statement and each.files)
+    assert stated is not None
+    assert stated.exact is not None  # beside what is compared when the batch is repeated
     forget(tmp_path / "checkpoint")
     message = refused(lambda: start((1.0, 1e16, -1e16)))
     assert "the values of the column 'x' are others" in message

@@ -18,12 +18,12 @@ import pytest
 
 import strandline.channel.write.file_writer as file_writer
 from strandline.channel import Channel
+from strandline.delta.checks.parquet_footer import footer_of
 from strandline.delta.data_file import DataFile
 from strandline.delta.storage import LocalStore
 from strandline.report import verify
 from strandline.report.soundness.bounds_checks import check_bounds
 from strandline.report.soundness.file_checks import RowsDigest
-from strandline.report.soundness.parquet_footer import footer_of
 from strandline.report.soundness.verification import Violated
 from strandline.time.arrow import time_field
 from strandline.time.domain import int64

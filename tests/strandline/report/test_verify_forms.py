@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -26,8 +27,9 @@ from strandline.errors import StrandlineError, TimeDomainError
 from strandline.ingest import ordered
 from strandline.report import verify
 from strandline.report.soundness.compacted_files import check_compacted
+from strandline.time.antichain import Antichain
 from strandline.time.arrow import array_of, time_field
-from strandline.time.domain import int64
+from strandline.time.domain import int64, lex, product
 
 KINDS = {
     "f64": (pa.float64(), [0.1, math.nan, -0.0, None]),
@@ -130,6 +132,67 @@ def test_rows_at_closed_times_are_found_however_many_times_there_are(rows: int, 
         assert (found is None) is bool(first)
     assert found is not None
     assert (found.version, found.field) == (channel.version, "times")
+
+
+def commit_of(channel: Channel, times: list[Any], spans: list[tuple[Any, Any, int]], named: list[tuple[Any, int]]) -> int:
+    """Commit rows at times, with spans and named times that need not fit. Return the version."""
+    with channel.file_writer() as writer:
+        writer.write(pa.Table.from_arrays([array_of(times, channel.domain)], schema=channel.schema))
+        files = writer.finish()[0]
+    given = [Span(*span) for span in spans]
+    holds = Antichain.least(channel.domain)
+    channel.append(files, statements={"a": holds}, spans=given, times=named, owner=WriterSession.here("a"), most_times=1 << 16)
+    return channel.version
+
+
+@pytest.mark.parametrize(
+    ("domain", "times", "spans", "named", "sound"),
+    [
+        (int64, [1, 2, 6], [(0, 4, 2), (5, 9, 1)], [], True),
+        (int64, [1, 2, 6], [(0, 4, 1), (5, 9, 2)], [], False),
+        (int64, [1, 2, 6], [(0, 9, 2), (5, 9, 1)], [], True),
+        (int64, [1, 2, 6], [(0, 9, 1), (5, 9, 2)], [], False),
+        (int64, [1, 5, 5, 5, 9], [(1, 5, 2), (5, 9, 2)], [(5, 1)], True),
+        (int64, [1, 5, 5, 5, 9], [(1, 5, 1), (5, 9, 3)], [(5, 1)], True),
+        (int64, [1, 5, 5, 5, 9], [(1, 4, 2), (5, 9, 2)], [(5, 1)], False),
+        (int64, [1, 5, 9], [(1, 1, 1), (9, 9, 2)], [], False),
+        (int64, [1, 1, 9], [(5, 9, 1)], [(1, 1), (9, 1)], False),
+        (lex(tick="int64", i="int64"), [(1, 7), (2, 0)], [((1, 0), (1, 9), 1), ((2, 0), (2, 0), 1)], [], True),
+        (lex(tick="int64", i="int64"), [(1, 7), (1, 8), (2, 0)], [((1, 0), (1, 9), 1), ((2, 0), (2, 0), 2)], [], False),
+        (product(a="int64", b="int64"), [(1, 7), (2, 0)], [((1, 0), (1, 9), 1), ((2, 0), (2, 5), 1)], [], True),
+        (product(a="int64", b="int64"), [(1, 7), (1, 8), (2, 0)], [((1, 0), (1, 9), 1), ((2, 0), (2, 5), 2)], [], False),
+        (product(a="int64", b=lex(x="int64", y="int64")), [(1, (2, 7))], [((0, (0, 0)), (1, (3, 0)), 1)], [], True),
+        (product(a="int64", b=lex(x="int64", y="int64")), [(1, (2, 7))], [((0, (0, 0)), (1, (2, 0)), 1)], [], False),
+        (product(a="int64", b="int64"), [(1, 7), (2, 6)], [((1, 0), (1, 9), 1), ((2, 0), (2, 5), 1)], [], False),
+    ],
+)
+def test_each_span_has_its_rows(
+    tmp_path: Path, domain: Any, times: list[Any], spans: list[Any], named: list[Any], sound: bool
+) -> None:
+    channel = Channel.create(tmp_path / "c", pa.schema([time_field("time", domain)]), producers=["a"])
+    version = commit_of(channel, times, spans, named)
+    found = verify(channel.path)
+    assert found.sound is sound, str(found)
+    assert found.sound or (found.violation is not None and found.violation.version == version)
+
+
+@pytest.mark.parametrize("domain", [int64, product(a="int64", b="int64")], ids=str)
+def test_many_spans_are_checked_in_seconds(tmp_path: Path, domain: Any) -> None:
+    count = 1 << (15 if domain is int64 else 12)
+    channel = Channel.create(tmp_path / "c", pa.schema([time_field("time", domain)]), producers=["a"])
+    ends = [at if domain is int64 else (at, at) for at in range(0, 4 * count, 2)]
+    commit_of(channel, ends, [(low, high, 2) for low, high in zip(ends[::2], ends[1::2], strict=True)], [])
+    began = time.process_time()
+    assert verify(channel.path).sound
+    assert time.process_time() - began < 15
+
+
+def test_overlapping_spans_of_a_partial_order_are_counted_as_unchecked(tmp_path: Path) -> None:
+    channel = Channel.create(tmp_path / "c", pa.schema([time_field("time", product(a="int64", b="int64"))]), producers=["a"])
+    commit_of(channel, [(1, 1), (1, 1), (2, 2)], [((0, 0), (5, 5), 1), ((1, 1), (2, 2), 2)], [])
+    found = verify(channel.path)
+    assert found.sound
+    assert ["spans" in each for each in found.unchecked] == [True]
 
 
 def lines(channel: Channel, first: int, last: int) -> Iterator[dict[str, Any]]:
@@ -272,6 +335,21 @@ def test_a_channel_that_changes_too_quickly_is_not_said_to_be_damaged(tmp_path: 
     assert left[0] > 0
     monkeypatch.undo()
     assert verify(channel.path).violation is None
+
+
+def test_commits_whose_files_were_vacuumed_are_counted_as_unchecked(tmp_path: Path) -> None:
+    channel = make_channel(tmp_path / "c", producers=("a",))
+    for n in (1, 2):
+        say(channel, "a", (n, n), then=[n + 1])
+    written = [commit.version for commit in channel.log.tail(1) if commit.files]
+    table = DeltaTable(channel.path)
+    table.optimize.compact()
+    compacted = table.version()
+    assert verify(channel.path).unchecked == ()
+    table.vacuum(0, dry_run=False, enforce_retention_duration=False)
+    found = verify(channel.path)
+    assert found.sound
+    assert [each.partition(":")[0] for each in found.unchecked] == [f"version {n}" for n in (*written, compacted)]
 
 
 @pytest.mark.drawn("core")

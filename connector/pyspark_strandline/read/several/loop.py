@@ -159,7 +159,7 @@ class LoopPlanner:
         return found
 
     def _check_lag(self, frontier: Antichain, outside: Iterable[Time]) -> None:
-        """Raise if a link's lag is too small: the loop falls behind what comes from outside, because rounds take too long."""
+        """Raise if lags are too small: the loop falls behind what comes from outside, because rounds take too long."""
         at, upcoming = next(iter(frontier), None), min(outside, default=None)
         if self._max_lag is None or self._inputs.domain != CLOCK or at is None or upcoming is None:
             return
@@ -168,8 +168,7 @@ class LoopPlanner:
             return
         lags = {name: by["instant"] for name, by in self._inputs.rounds_come_by.items() if by.get("instant")}
         if lags:
-            name = min(lags, key=lambda link: lags[link])
-            raise errors.loop_behind(name, lags[name], behind, self._max_lag)
+            raise errors.loop_behind(lags, behind, self._max_lag)
 
     def _commits(self, name: str) -> Iterator[Commit]:
         """Yield all commits of a channel that the query writes, before it begins."""

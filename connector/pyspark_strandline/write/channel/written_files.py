@@ -31,6 +31,8 @@ class WrittenFiles:
     """For each of ``times``, the sum of its rows' hashes."""
     unstamped: RowsDigest | None = None
     """The digest of rows that get new times, before they get them; ``None`` for others. A repeated batch makes the same."""
+    exact: int | None = None
+    """As for :class:`BatchDigest`."""
     counts: dict[str, int] = field(default_factory=dict)
     """What a looping link has counted: the first number that it has not given (``n``), and ``rounded`` events."""
 
@@ -45,7 +47,7 @@ class WrittenFiles:
         files, times = writer.finish()
         if isinstance(writer, FileWriter):
             counts = {} if stamper is None else dict(stamper.counts)
-            return cls(files, times, writer.spans, writer.digest, writer.time_hashes, writer.unstamped, counts)
+            return cls(files, times, writer.spans, writer.digest, writer.time_hashes, writer.unstamped, writer.exact, counts)
         return cls(files, times, writer.spans)
 
     def join_instants(self) -> None:
@@ -68,6 +70,8 @@ class WrittenFiles:
         self.hashes += other.hashes
         if other.unstamped is not None:
             self.unstamped = (self.unstamped or RowsDigest()) + other.unstamped
+        if other.exact is not None:
+            self.exact = (self.exact or 0) + other.exact
         for name, count in other.counts.items():
             had = self.counts.get(name, 0)
             self.counts[name] = max(had, count) if name == "n" else had + count
@@ -121,4 +125,4 @@ class OutputBatch:
             hashes[time] = hashes.get(time, 0) + hashed
         times = sorted(rows.items(), key=lambda entry: self.domain.sort_key(entry[0]))
         stated = () if self.written.spans else BatchDigest.of_times(hashes[time] for time, _ in times)
-        return times, BatchDigest(self.written.digest, stated, self.others)
+        return times, BatchDigest(self.written.digest, stated, self.others, self.written.exact)

@@ -111,8 +111,10 @@ class BatchDigest:
         own: The digest of the rows of the commit.
         times: For each message time of the commit, 32 bits of the sum of its rows' hashes. Empty if there are spans.
         others: By name, the digests of what the batch wrote into the query's other outputs.
+        exact: If ``own`` compares floating-point numbers up to rounding: the total of hashes that have all their bits. A repeated
+            batch may have another one, but the rows that are stored have this one.
 
-    >>> stated = BatchDigest(RowsDigest(2, 7), (3, 4), {"sums": RowsDigest(1, 9)})
+    >>> stated = BatchDigest(RowsDigest(2, 7), (3, 4), {"sums": RowsDigest(1, 9)}, exact=5)
     >>> BatchDigest.from_json(stated.to_json()) == stated
     True
     """
@@ -120,6 +122,7 @@ class BatchDigest:
     own: RowsDigest
     times: tuple[int, ...] = ()
     others: Mapping[str, RowsDigest] = field(default_factory=dict)
+    exact: int | None = None
 
     @staticmethod
     def of_times(hashes: Iterable[int]) -> tuple[int, ...]:
@@ -161,6 +164,14 @@ class BatchDigest:
         difference = RowsDigest(*had.get(first, (0, 0))).difference(RowsDigest(*has.get(first, (0, 0))))
         return f"{domain.format(first)}: {difference}"
 
+    def is_of(self, exact: int) -> bool:
+        """Return whether the stored rows have a total of hashes; true if none is stated.
+
+        >>> BatchDigest(RowsDigest(), exact=7).is_of(7 + (1 << 63)), BatchDigest(RowsDigest()).is_of(7)
+        (True, True)
+        """
+        return self.exact is None or not (self.exact - exact) & _MASK
+
     def to_json(self) -> JsonObject:
         """Return the JSON object of a statement."""
         result: JsonObject = {"rows": self.own.to_json()}
@@ -168,6 +179,8 @@ class BatchDigest:
             result["times"] = list(self.times)
         if self.others:
             result["others"] = {name: digest.to_json() for name, digest in self.others.items()}
+        if self.exact is not None:
+            result["exact"] = self.exact & _MASK
         return result
 
     @classmethod
@@ -175,13 +188,15 @@ class BatchDigest:
         """Read the JSON object. Raises :class:`ValueError` for any other value."""
         if not isinstance(value, dict):
             raise ValueError(f"{str(value)[:80]} is not a digest")
-        times, others = value.get("times", []), value.get("others", {})
+        times, others, exact = value.get("times", []), value.get("others", {}), value.get("exact")
         if not isinstance(times, list) or not all(_is_hash(each, _TIME_MASK) for each in times):
             raise ValueError(f"{str(times)[:80]} are not hashes of times")
         if not isinstance(others, dict):
             raise ValueError(f"{str(others)[:80]} are not digests by output")
+        if exact is not None and not _is_hash(exact, _MASK):
+            raise ValueError(f"{str(exact)[:80]} is not a total of hashes")
         digests = {name: RowsDigest.from_json(each) for name, each in others.items()}
-        return cls(RowsDigest.from_json(value.get("rows")), tuple(times), digests)
+        return cls(RowsDigest.from_json(value.get("rows")), tuple(times), digests, exact)
 
 
 def _finite(value: float) -> float | None:

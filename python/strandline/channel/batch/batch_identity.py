@@ -84,5 +84,5 @@ class BatchIdentity:
         return f"{self.number}:{self.read}"
 
     def wrote_to_json(self) -> JsonObject | None:
-        """Return the digest of what the batch wrote, without its times, as a JSON object."""
-        return None if self.wrote is None else {"batch": self.number, **replace(self.wrote, times=()).to_json()}
+        """Return the digest of what the batch wrote, without its times and what holds for stored rows only, as a JSON object."""
+        return None if self.wrote is None else {"batch": self.number, **replace(self.wrote, times=(), exact=None).to_json()}

@@ -117,6 +117,8 @@ class FileWriter:
         self.spans: list[Span] = []
         """After :meth:`finish`: the spans for a statement, for rows whose times are too many to name."""
         self._digests = digests
+        self.exact: int | None = 0 if digests and rounding else None
+        """If numbers are compared up to rounding: the sum of hashes of the rows with all their bits, so far."""
         self._floats = FloatSums() if rounding else None
         self.digest = RowsDigest()
         """After :meth:`finish`: the digest of the rows, if the writer makes one."""
@@ -185,6 +187,8 @@ class FileWriter:
         rows = self._stamped(pa.concat_tables(self._buffer).combine_chunks())
         if self._times is not None:
             self._times.add(rows.column(self._time_column), row_hashes(rows, self._floats) if self._digests else None)
+        if self.exact is not None:
+            self.exact += int(row_hashes(rows).sum(dtype=np.uint64))
         if self._parquet is None:
             path = f"{self._prefix}-{self._name}-{len(self._written):05d}.parquet"
             self._written.append(path)

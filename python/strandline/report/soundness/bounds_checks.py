@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from strandline.delta.checks.parquet_footer import Chunk, Footer, footer_of, page_index_of
 from strandline.delta.data_file import DataFile
 from strandline.delta.file_stats import ABSENT, Bounds
 from strandline.delta.storage import Store
-from strandline.report.soundness.parquet_footer import Chunk, Footer, footer_of, page_index_of
 from strandline.report.soundness.verification import refused, violated
 
 __all__ = ["bounds_of_rows", "check_bounds"]

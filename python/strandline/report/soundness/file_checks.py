@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 
+import numpy as np
 import pyarrow as pa
 
 from strandline.channel import Channel
@@ -22,6 +23,7 @@ from strandline.delta.storage import Store
 from strandline.delta.store_errors import native
 from strandline.report.soundness.bounds_checks import bounds_of_rows, check_bounds
 from strandline.report.soundness.log_checks import CommitFiles, LogState
+from strandline.report.soundness.span_checks import SpanCounts, spans_found
 from strandline.report.soundness.stats_columns import StatsColumns, countable
 from strandline.report.soundness.verification import refused, violated
 from strandline.time.domain import Time
@@ -29,6 +31,7 @@ from strandline.time.domain import Time
 __all__ = ["FileCounts", "check_file", "check_files"]
 
 _BATCH = 10_000
+_VACUUMED = "files that were replaced are not there any more, so its rows were not compared with what is stated of them"
 _MARK = re.compile(r"-([0-9a-f]{12})-[0-9a-f]{32}-\d{5}\.parquet\Z")
 
 
@@ -49,9 +52,10 @@ def check_files(channel: Channel, state: LogState, counts: FileCounts, told: Cal
     whole = sum(len(each.added) for each in state.commits)
     for each in state.commits:
         times, rows, gone = TimeCounts(channel.domain, channel.time_column), RowsDigest(), False
-        read = 0
+        read = exact = 0
         digest = None if each.commit.statement is None else each.commit.statement.digest
         floats = None if digest is None or digest.own.floats is None else FloatSums()
+        segments = SpanCounts.of(channel.domain, each.commit.statement)
         for file in each.added:
             told(counts.files, whole)
             if store.size(file.path) is None:
@@ -66,14 +70,22 @@ def check_files(channel: Channel, state: LogState, counts: FileCounts, told: Cal
             if each.commit.statement is not None:
                 with refused(each.commit.version, channel.time_column, "a time of the domain in every row"):
                     times.add(table.column(channel.time_column), None if digest is None else row_hashes(table, floats))
+                if digest is not None and digest.exact is not None:
+                    exact += int(row_hashes(table).sum(dtype=np.uint64))
+                if segments is not None:
+                    segments.add(table.column(channel.time_column))
             elif each.replaced is not None:
                 rows.add(table)
         if not gone and each.commit.statement is not None:
-            counted = _check_times(channel, each, times)
+            counted = _check_times(channel, each, times, segments, counts)
             if digest is not None:
                 _check_digest(channel, each, digest, times, counted, read, floats)
+                if not digest.is_of(exact):
+                    violated(each.commit.version, "digest", "other floating-point values or orders of lists", digest.exact)
         elif not gone and each.replaced is not None:
             _check_rearranged(channel, store, each, rows, counts)
+        if gone:
+            counts.unchecked.append(f"version {each.commit.version}: {_VACUUMED}")
     known = {file.path for each in state.commits for file in each.added}
     for file in active.values():
         if file.path in known:
@@ -170,35 +182,49 @@ def _lacks_numbers(stated: object, has: object) -> bool:
     return stated == has or (stated is None and (isinstance(has, float) or (isinstance(has, dict) and _lacks_numbers({}, has))))
 
 
-def _check_times(channel: Channel, each: CommitFiles, counts: TimeCounts) -> list[tuple[Time, int]]:
-    """Compare the times of a commit's rows with those that its statement states. Return those that were counted exactly."""
+def _check_times(
+    channel: Channel, each: CommitFiles, counted: TimeCounts, segments: SpanCounts | None, counts: FileCounts
+) -> list[tuple[Time, int]]:
+    """Compare the times of a commit's rows with those that its statement states. Return those that were counted exactly.
+
+    ``segments`` has the rows if the times are in a total order, and the statement has spans.
+    """
     statement, version, domain = each.commit.statement, each.commit.version, channel.domain
-    times, ranges = counts.result()
+    times, ranges = counted.result()
     if statement is None:
         return times
-    left: Counter[Time] = Counter(dict(times))
-    if ranges:  # too many distinct times to count each: their number, and their bounds
-        found = sum(left.values()) + sum(span.rows for span in ranges)
-        if found != statement.rows:
-            violated(version, "times", f"{found} rows in its files", f"{statement.rows} rows")
-        named = {time for time, _ in statement.times}
-        for time in (*left, *(end for span in ranges for end in (span.low, span.high))):
-            spanned = (domain.less_equal(span.low, time) and domain.less_equal(time, span.high) for span in statement.spans)
-            if time not in named and not any(spanned):
-                violated(version, "times", f"rows at {domain.format(time)} in its files", "a time or a span for each of its rows")
+    if segments is not None:
+        if (different := segments.difference()) is not None:
+            violated(version, *different)
         return times
-    for time, rows in statement.times:
-        if left[time] < rows:
-            violated(version, "times", f"{left[time]} rows at {domain.format(time)} in its files", f"{rows} rows")
-        left[time] -= rows
-    spans = {(span.low, span.high) for span in statement.spans}
-    for time, rows in left.items():
-        if rows and not any(domain.less_equal(low, time) and domain.less_equal(time, high) for low, high in spans):
-            violated(
-                version, "times", f"{rows} rows at {domain.format(time)} in its files", "a time or a span for each of its rows"
-            )
-    if sum(left.values()) != sum(span.rows for span in statement.spans):
-        violated(version, "spans", f"{sum(left.values())} rows in its files", sum(span.rows for span in statement.spans))
+    left: Counter[Time] = Counter(dict(times))
+    if not ranges:
+        for time, rows in statement.times:
+            if left[time] < rows:
+                violated(version, "times", f"{left[time]} rows at {domain.format(time)} in its files", f"{rows} rows")
+            left[time] -= rows
+        left = +left
+        if sum(left.values()) != sum(span.rows for span in statement.spans):
+            violated(version, "spans", f"{sum(left.values())} rows in its files", sum(span.rows for span in statement.spans))
+    else:  # too many distinct times to count each: their number, and their bounds
+        whole = sum(left.values()) + sum(span.rows for span in ranges)
+        if whole != statement.rows:
+            violated(version, "times", f"{whole} rows in its files", f"{statement.rows} rows")
+        for time in [time for time, _ in statement.times]:
+            left.pop(time, None)
+        ends = {end for span in ranges for end in (span.low, span.high)} - {time for time, _ in statement.times}
+        left |= dict.fromkeys(ends - left.keys(), 1)
+    found = spans_found(domain, left, statement.spans, bounds=bool(ranges))
+    if found.outside is not None:
+        violated(
+            version, "times", f"rows at {domain.format(found.outside)} in its files", "a time or a span for each of its rows"
+        )
+    if found.differing is not None:
+        span, rows, stated = found.differing
+        where = f"from {domain.format(span.low)} to {domain.format(span.high)}"
+        violated(version, "spans", f"{rows} rows {where} in its files", stated)
+    if found.unchecked is not None:
+        counts.unchecked.append(f"version {version}, spans: {found.unchecked}")
     return times
 
 
@@ -228,7 +254,8 @@ def _check_rearranged(channel: Channel, store: Store, each: CommitFiles, rows: R
     """Compare the rows of a commit that only rearranges, such as OPTIMIZE, with those of the files that it replaces."""
     replaced = each.replaced or []
     if any(store.size(file.path) is None for file in replaced):
-        return  # vacuumed
+        counts.unchecked.append(f"version {each.commit.version}: {_VACUUMED}")
+        return
     before = RowsDigest()
     for file in replaced:
         before.add(check_file(channel, store, each.commit.version, file, each.columns, counts))

@@ -55,7 +55,8 @@ class Verification:
         files: How many data files were read.
         rows: How many rows they have.
         violation: The first violation, or ``None``.
-        unchecked: What could not be checked, because it has a form that this release does not know.
+        unchecked: What could not be checked, with the reason: this release does not know its form, a file that a later commit has
+            replaced was vacuumed, or spans overlap in a partial order.
     """
 
     path: str
