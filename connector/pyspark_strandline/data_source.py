@@ -14,11 +14,12 @@ from pyspark_strandline.schema import spark_schema
 from pyspark_strandline.workers import without_stack
 from strandline import __version__
 from strandline.channel import Channel
+from strandline.errors import StrandlineError
 
 if TYPE_CHECKING:
     from pyspark_strandline.read.batch import ProgressReader, RowsReader
     from pyspark_strandline.read.overview import OverviewReader
-    from pyspark_strandline.read.source import StreamReader
+    from pyspark_strandline.read.source import RefusedReader, StreamReader
     from pyspark_strandline.write.ingest_sink import IngestWriter
     from pyspark_strandline.write.record.sink import RecordWriter
     from pyspark_strandline.write.sink import StreamWriter
@@ -77,9 +78,16 @@ class StrandlineDataSource(DataSource):
         self._check(schema, may_lack=True)  # a DataFrame keeps its columns when the channel gets more
         return RowsReader(options, schema)
 
-    @without_stack
-    def streamReader(self, schema: StructType) -> StreamReader:
-        """Return the stream reader. Raises in a session that cannot apply frontiers, before any row is read."""
+    def streamReader(self, schema: StructType) -> StreamReader | RefusedReader:
+        """Return the stream reader. If the stream is refused, this reader raises why, before any row is read."""
+        from pyspark_strandline.read.source import RefusedReader
+
+        try:
+            return self._stream_reader(schema)
+        except StrandlineError as error:
+            return RefusedReader(error)
+
+    def _stream_reader(self, schema: StructType) -> StreamReader:
         from pyspark_strandline.read.source import StreamReader
 
         options = ReadOptions.parse(self.options).for_stream()

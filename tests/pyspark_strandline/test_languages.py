@@ -165,10 +165,12 @@ def test_options_that_a_shell_would_take_apart_are_refused(tmp_path: Path) -> No
 def test_the_jars_of_delta_that_do_not_exist_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(StrandlineError, match="STRANDLINE_OPTION_INVALID.*nowhere.jar"):
         configure(SparkSession.Builder(), delta_jars=[str(tmp_path / "nowhere.jar")])
-    monkeypatch.setenv(
-        "STRANDLINE_DELTA_JARS", f"hdfs://x/a.jar{os.pathsep}{shim_jar()[:-5]}*"
-    )  # those that only Spark can look for
+    monkeypatch.setenv("STRANDLINE_DELTA_JARS", f"{shim_jar()[:-5]}*")  # a pattern
     assert submit_options()[1].endswith("*")
+    builder = SparkSession.Builder()
+    configure(builder, delta_jars=["hdfs://x/a.jar"])  # only Spark can look there
+    assert builder._options["spark.jars"].endswith(",hdfs://x/a.jar")
+    builder._options.clear()
 
 
 def test_nothing_is_fetched_where_spark_has_delta(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -121,7 +121,7 @@ def test_the_record_in_a_checkpoint_is_not_needed(channel: Channel, tmp_path: Pa
 def test_an_extension_of_another_release(version: str, channel: Channel) -> None:
     source = StrandlineDataSource({"path": str(channel.path), "strandline.extension": version})
     with refused(f"STRANDLINE_EXTENSION_VERSION.*strandline {version}, but Python has strandline {__version__}"):
-        source.streamReader(source.schema())
+        source.streamReader(source.schema()).initialOffset()
     ours = StrandlineDataSource({"path": str(channel.path), "strandline.extension": __version__})
     assert isinstance(ours.streamReader(ours.schema()), StreamReader)
 

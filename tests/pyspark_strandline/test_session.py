@@ -130,6 +130,7 @@ def test_a_session_without_the_extension_is_refused_by_name(root: Path) -> None:
     for kind in ("stateful", "stateless"):
         assert "[STRANDLINE_EXTENSION_MISSING]" in told[kind]
         assert "pyspark_strandline.configure" in told[kind]
+        assert "During handling" not in told[kind]
     assert "[STRANDLINE_SESSION_RUNNING]" in told["running"]
 
 

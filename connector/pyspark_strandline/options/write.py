@@ -26,6 +26,7 @@ class WriteOptions:
 
     path: str = option("path", text, "")
     checkpoint: str | None = option("checkpointLocation", text)
+    query_name: str = option("queryName", text, "")
     producer: str | None = option(
         "producer",
         text,
@@ -128,6 +129,7 @@ class IngestOptions:
     domain: str | None = option("domain", text)
     corrections: bool = option("corrections", boolean, False)
     reads_to_end: bool = option("readsToEnd", boolean, False)
+    query_name: str = option("queryName", text, "")
     checkpoint: str | None = option("checkpointLocation", text)
     take_over: str = option("takeOver", one_of("true", "false", FROM_BEGINNING), "false")
     from_beginning: str | None = option(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NoReturn
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -19,8 +20,9 @@ from pyspark_strandline.read.several.rows import SeveralRows
 from pyspark_strandline.schema import arrow_schema
 from pyspark_strandline.workers import without_stack
 from strandline.delta.storage import open_store
+from strandline.errors import StrandlineError
 
-__all__ = ["StreamReader"]
+__all__ = ["RefusedReader", "StreamReader"]
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -90,6 +92,34 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """Nothing to release."""
+
+
+class RefusedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The reader of a stream that is refused: what Spark asks first raises the error.
+
+    If ``streamReader`` raised it, Spark 4.2.0 would end with an ``UnboundLocalError`` about the reader that it does not have.
+    """
+
+    def __init__(self, error: StrandlineError) -> None:
+        self._error = error.with_traceback(None)
+
+    def initialOffset(self) -> NoReturn:
+        raise self._error from None
+
+    def getDefaultReadLimit(self) -> NoReturn:
+        raise self._error from None
+
+    def prepareForTriggerAvailableNow(self) -> NoReturn:
+        raise self._error from None
+
+    def latestOffset(self, start: dict[str, object], limit: ReadLimit) -> NoReturn:
+        raise self._error from None
+
+    def partitions(self, start: dict[str, object], end: dict[str, object]) -> NoReturn:
+        raise self._error from None
+
+    def read(self, partition_: InputPartition) -> NoReturn:
+        raise self._error from None
 
 
 class _ChannelRows:

@@ -17,9 +17,6 @@ from strandline.time.antichain import Antichain
 
 __all__ = ["Moved", "OutputLogs"]
 
-_READS = 500
-"""About so many commits are read to find when a frontier moved."""
-
 
 class Moved(NamedTuple):
     """A frontier, and when it came to be what it is, in seconds since 1970. It may have been earlier, but not later."""
@@ -69,7 +66,7 @@ class OutputLogs:
         found = {}
         for output, frontier in self.frontiers().items():
             with suppress(StrandlineError, OSError):
-                history = History(self._channels[output], _READS)
+                history = History(self._channels[output])
                 since = history.frontier_since() if self.is_ingest else history.since(self._name_in(self._channels[output]))
                 if since is not None:
                     found[output] = Moved(frontier, since.ms / 1000)

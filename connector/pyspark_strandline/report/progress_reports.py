@@ -341,7 +341,7 @@ def _states(known: QueryProgress) -> dict[str, float]:
     return {
         "query_running": float(known.is_running),
         "query_failed": float(known.error is not None),
-        "failed_reports": float(known.failures),
+        "failed_reports_total": float(known.failures),
     }
 
 

@@ -40,6 +40,8 @@ class FirstBatch:
         state: What its operators keep, as the shim says it: ``none``, ``rows`` or ``batches``.
         allows: The sink's option. ``stateful``: the user answers for the state of the operators where the output does not say
             what is in it. ``changed``: the query may make other rows than the channel has.
+        name: The name that the user has given the query; empty if there is none.
+        checkpoint: Where the query's checkpoint is, as its commits state it; empty if that is not known.
     """
 
     query: str
@@ -50,6 +52,8 @@ class FirstBatch:
     running: frozenset[str] | None = None
     state: str = "batches"
     allows: str = "true"
+    name: str = ""
+    checkpoint: str = ""
 
     def producer(self, channel: Channel, name: str | None) -> Written:
         """Return the producer that the query goes on with. Raises unless the batch ends where that producer's query had stopped.
@@ -151,6 +155,7 @@ def go_on(channel: Channel, path: str, batch: FirstBatch, name: str | None, owne
     now = QueryProducerState.from_json(state.state).continued(batch.query)
     identity = BatchIdentity.of(batch.query, 0, [each[:3] for each in batch.reads])
     now = replace(now, outputs=(), newest=identity, damage="")  # the query has one output, and this batch writes no rows
+    now = replace(now, name=batch.name, checkpoint=batch.checkpoint)
 
     def decide() -> Append:
         newest = channel.progress.get(found.producer)

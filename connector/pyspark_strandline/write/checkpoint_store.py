@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from pyspark_strandline.workers import QUERIES_KEPT, Recent
 from pyspark_strandline.write import errors
-from strandline.delta.storage import Store, open_store
+from strandline.delta.storage import Store, location_of, open_store
+from strandline.errors import StrandlineError
 
-__all__ = ["SLOW_SECONDS", "CheckpointKey", "checkpoint_key", "checkpoint_store"]
+__all__ = ["SLOW_SECONDS", "CheckpointKey", "checkpoint_key", "checkpoint_store", "stated_place"]
 
 SLOW_SECONDS = 5.0
 """A store that takes longer to fail is not asked again with the same options."""
@@ -29,6 +30,24 @@ _silent: Recent[CheckpointKey, str] = Recent(QUERIES_KEPT)
 def checkpoint_key(checkpoint: str, storage: Mapping[str, str] | None) -> CheckpointKey:
     """Return what tells a checkpoint and how it is reached from all others."""
     return checkpoint, frozenset((storage or {}).items())
+
+
+def stated_place(checkpoint: str | None) -> str:
+    """Return where a checkpoint is, as commits state it: an absolute path or a URL. Empty if a log should not show it.
+
+    A URL with a password is not stated, nor a path of which it is not known on which storage it is.
+
+    >>> stated_place("file:/lake/check%20point"), stated_place("s3a://lake/c/"), stated_place("s3://key:secret@lake/c")
+    ('/lake/check%20point', 's3a://lake/c', '')
+    """
+    local = None if checkpoint is None else _FILE_URL.fullmatch(checkpoint)
+    if local is not None:
+        return local.group(1)
+    if checkpoint is None or "://" not in checkpoint:
+        return ""
+    with suppress(StrandlineError):
+        return location_of(checkpoint)
+    return ""
 
 
 @contextmanager

@@ -184,7 +184,7 @@ def settings_of(options: IngestOptions, schema: StructType, policy: Policy | Non
     arrow = arrow_schema(schema)
     domains = {f.name: f.metadata["strandline.time"] for f in schema.fields if "strandline.time" in (f.metadata or {})}
     arrow = pa.schema([f.with_metadata({TIME_KEY: str(domains[f.name])}) if f.name in domains else f for f in arrow])
-    return Settings.of(
+    settings = Settings.of(
         options.path,
         arrow,
         time=options.time,
@@ -205,6 +205,7 @@ def settings_of(options: IngestOptions, schema: StructType, policy: Policy | Non
         merge_schema=options.merge_schema,
         storage=options.storage,
     )
+    return replace(settings, query_name=options.query_name)
 
 
 def _check_collations(options: IngestOptions, schema: StructType) -> None:

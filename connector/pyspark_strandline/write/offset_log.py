@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 
 from pyspark_strandline.write.checkpoint_store import checkpoint_store
+from strandline.report.unread import offset_lines
 
 __all__ = ["ends_in_first_snapshot", "newest_read_moment_ms", "read_moment_ms"]
 
@@ -20,10 +21,9 @@ _PAUSE_SECONDS = 0.5
 def _offset_lines(
     checkpoint: str | None, batch: int, storage: Mapping[str, str] | None = None, *, decides: bool = True
 ) -> list[str] | None:
-    """Return the lines of a batch's offsets: one of metadata, then one for each source.
+    """Return the lines of a batch's offsets (:func:`offset_lines`).
 
-    Spark writes the version of the log's form before them. In version 2 each source's line begins with the source's id. The
-    arguments are those of :func:`ends_in_first_snapshot`. The result is ``None`` where that is, and for another version.
+    The arguments are those of :func:`ends_in_first_snapshot`. The result is ``None`` where that is, and for another version.
 
     >>> _offset_lines(None, 0)
     """
@@ -37,10 +37,7 @@ def _offset_lines(
         except Exception:  # the URL selects the store, and a foreign store raises its own errors
             text = None
         if text is not None:
-            version, *lines = text.decode("utf-8", "replace").rstrip("\n").split("\n")
-            if version == "v1":
-                return lines
-            return [*lines[:1], *(line.partition(":")[2] for line in lines[1:])] if version == "v2" else None
+            return offset_lines(text)
     return None
 
 

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -23,6 +23,7 @@ from pyspark_strandline.resume.written import Rows
 from pyspark_strandline.workers import without_stack, without_stack_in_pickle
 from pyspark_strandline.write import errors
 from pyspark_strandline.write.channel.written_files import OutputBatch, WrittenFiles
+from pyspark_strandline.write.checkpoint_store import stated_place
 from pyspark_strandline.write.commit_record import record_of
 from pyspark_strandline.write.loop_check import check_loop, has_late
 from pyspark_strandline.write.routing import Routing
@@ -146,7 +147,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
             if output.restamped:
                 written[name].join_instants()
             others = {other: each.made for other, each in written.items() if other != name or output.restamped}
-            batches[name] = output.batch((query, batchId), written[name], published.inputs(name), others)
+            batch = output.batch((query, batchId), written[name], published.inputs(name), others)
+            stated = stated_place(published.checkpoint or checkpoint)
+            batches[name] = replace(batch, name=self._options.query_name, checkpoint=stated)
             with loop_remedies(bool(feedback)):
                 output.check(batches[name], record, name)
             if name in feedback:
@@ -182,6 +185,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
             published.running,
             published.state,
             self._options.resume or "true",
+            batch.name,
+            batch.checkpoint,
         )
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:

@@ -13,14 +13,13 @@ from rich.text import Text
 from strandline.channel import Channel
 from strandline.channel.statements.statement import REGISTRAR
 from strandline.cli.arguments import AsJson, ChannelPath, Most, StorageOptions, storage_of
-from strandline.cli.output import clean, console, line, print_json, table
+from strandline.cli.output import clean, console, line, print_json, short, table
 from strandline.ingest.state.registrar_state import RegistrarState
 from strandline.ingest.status import PartitionStatus, status_of
-from strandline.report.explanation import moment
+from strandline.report.ailments import moment
 
 __all__ = ["inspect", "watch"]
 
-_MOST_NAME = 48
 """A longer name is cut where people look. The JSON has it whole."""
 
 
@@ -160,10 +159,6 @@ def _aside_shown(aside: dict[str, Any] | None) -> str:
     return f"{aside['rows']}{why}" + ("" if aside["onlySince"] is None else f", all since {aside['onlySince']}")
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= _MOST_NAME else name[: _MOST_NAME - 1] + "…"
-
-
 def _shown(body: dict[str, Any]) -> Group:
     head = [
         f"{body['channel']}, version {body['version']} ({body['changed']}), times of {body['domain']} in {body['timeColumn']}",
@@ -172,10 +167,10 @@ def _shown(body: dict[str, Any]) -> Group:
     ]
     rows = [
         (
-            _short(each["name"]),
+            short(each["name"]),
             ", ".join(each["holds"]) or "nothing",
             "←" if each["holdsBack"] else "",
-            "closed" if each["session"] is None else f"gone: {each['session']}" if each["gone"] else each["session"],
+            "closed" if each["session"] is None else short(f"gone: {each['session']}" if each["gone"] else each["session"], 100),
             *([_aside_shown(each["setAside"])] if "ingest" in body else []),
         )
         for each in body["producers"]

@@ -7,7 +7,7 @@ from typing import Any
 from strandline.channel import Channel, Commit
 from strandline.cli.arguments import AsJson, ChannelPath, Most, StorageOptions, storage_of
 from strandline.cli.output import print_json, print_table
-from strandline.report.explanation import moment
+from strandline.report.ailments import moment
 from strandline.report.history import newest_commits
 from strandline.time.domain import TimeDomain
 

@@ -18,7 +18,7 @@ from rich.text import Text
 from strandline.channel import Channel
 from strandline.errors import printable
 
-__all__ = ["clean", "console", "done", "line", "print_json", "print_table", "progress", "table"]
+__all__ = ["clean", "console", "done", "line", "print_json", "print_table", "progress", "short", "table"]
 
 _WIDE = 1000
 _LINE_EVERY_S = 5.0
@@ -38,6 +38,18 @@ def clean(value: object) -> str:
     'JFK\\x1b[2J\\n[red]'
     """
     return printable(str(value)).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def short(name: str, most: int = 60) -> str:
+    """Return a name for a table: of a long one its beginning and its end, so that the table fits on a screen.
+
+    >>> short("a" * 80 + "bc", most=9), short("JFK")
+    ('aaaa…aabc', 'JFK')
+    """
+    if len(name) <= most:
+        return name
+    end = (most - 1) // 2
+    return f"{name[: most - 1 - end]}…{name[-end:]}"
 
 
 def line(text: str = "") -> None:

@@ -8,7 +8,7 @@ import typer
 
 from strandline.channel import Channel
 from strandline.cli.arguments import AsJson, ChannelPath, Most, StorageOptions, storage_of
-from strandline.cli.output import line, print_json, print_table, progress
+from strandline.cli.output import line, print_json, print_table, progress, short
 from strandline.report import explain
 from strandline.report import verify as verified
 from strandline.scope import Scope
@@ -24,7 +24,9 @@ def why(
     time: Annotated[
         str | None,
         typer.Argument(
-            help="The time, such as 7, 2026-03-01T12:00Z or '[7, 2]' (default: the least that is open).", show_default=False
+            metavar="TIME",
+            help="The time, such as 7, 2026-03-01T12:00Z or '[7, 2]' (default: the least that is open).",
+            show_default=False,
         ),
     ] = None,
     scope: Annotated[
@@ -57,7 +59,10 @@ def why(
         line(text)
     if answer.holders:
         line()
-        print_table(("channel", "who", "kind", "holds", "since", "not read yet"), answer.rows())
+        print_table(
+            ("channel", "who", "kind", "holds", "since", "not read yet"),
+            [(channel, short(who), *more) for channel, who, *more in answer.rows()],
+        )
 
 
 def verify(path: ChannelPath, storage: StorageOptions = None, as_json: AsJson = False) -> None:

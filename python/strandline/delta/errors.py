@@ -216,19 +216,20 @@ def not_a_file(path: str, mode: int) -> ChannelError:
     )
 
 
-def not_a_table(path: str) -> ChannelError:
+def not_a_table(path: str, inside: Sequence[str] = ()) -> ChannelError:
+    within = f"Tables are in that folder: {', '.join(inside)}. Name one of them." if inside else ""
     return ChannelError(
         "STRANDLINE_NOT_A_TABLE",
         f"There is no Delta table at {path}.",
-        "Check the path, or create it with Channel.create.",
+        within or "Check the path, or create it with Channel.create.",
     )
 
 
-def not_a_table_but_file(path: str) -> ChannelError:
+def not_a_table_file(path: str) -> ChannelError:
     return ChannelError(
         "STRANDLINE_NOT_A_TABLE",
-        f"{path} is a file. A channel is a folder: a Delta table.",
-        "Give the path of the channel's folder.",
+        f"{path} is a file, but a Delta table is a folder.",
+        "Check the path: name the folder that has _delta_log in it.",
     )
 
 

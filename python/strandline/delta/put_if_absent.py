@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from enum import Enum
@@ -17,7 +18,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, UnknownConfigurati
 from obstore.store import from_url
 
 from strandline.delta import errors
-from strandline.delta.store_errors import cause_of
+from strandline.delta.store_errors import cause_of, meant, without_secrets
 
 __all__ = ["Put", "PutIfAbsent"]
 
@@ -28,6 +29,8 @@ _RETRY = {"max_retries", "retry_timeout"}
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 _FOLDER = "_probe"  # Delta's readers, and VACUUM, skip names that begin with an underscore
 
+_LOG = logging.getLogger(__name__)
+_told: set[str] = set()
 _lock = Lock()
 _proven: set[tuple[object, ...]] = set()
 
@@ -122,7 +125,16 @@ def _open(url: str, options: Mapping[str, str]) -> Any:
             unknown = {name for name in config if f"'{name.lower()}'" in str(error)}
             if not unknown:
                 raise
+            _warn(url, unknown)
             config = {name: value for name, value in config.items() if name not in unknown}
+
+
+def _warn(url: str, unknown: Iterable[str]) -> None:
+    """Warn of names that are misspelt, once each. Others may be deltalake's: it does not say which it knows."""
+    for name in unknown:
+        if (right := meant(name)) is not None and name not in _told:
+            _told.add(name)
+            _LOG.warning("The storage option %s of %s is not known. Did you mean %s?", name, without_secrets(url), right)
 
 
 def _seconds(value: str) -> timedelta:

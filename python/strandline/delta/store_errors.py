@@ -10,12 +10,13 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 from typing import Any
 from urllib.parse import quote
 
 from strandline.delta import errors
 
-__all__ = ["cause_of", "is_from_store", "native", "shown_json", "without_secrets"]
+__all__ = ["cause_of", "is_from_store", "meant", "native", "shown_json", "without_secrets"]
 
 HIDDEN = "***"
 _MOST = 400
@@ -24,16 +25,20 @@ _SCHEMES = re.compile(r"\. Known schemes: [^\n]*")
 _XML = re.compile(r"<\?xml.*|<html.*", re.DOTALL | re.IGNORECASE)
 _DEBUG = re.compile(r"\n\nDebug source:.*", re.DOTALL)  # obstore's
 _XML_CODE = re.compile(r"<Code>([A-Za-z0-9]{1,80})</Code>")
-_HARMLESS = re.compile(
-    r"(?i)(aws_|azure_storage_|azure_|google_)?("
-    r"account_name|allow_http|allow_invalid_certificates|bucket|bucket_name|checksum_algorithm|conditional_put|"
-    r"connect_timeout|container|container_name|copy_if_not_exists|default_region|durable|ec2_metadata_disabled|"
-    r"endpoint|endpoint_url|endpoint_url_dynamodb|endpoint_url_s3|imdsv1_fallback|max_retries|metadata_endpoint|"
-    r"region|request_payer|retry_timeout|s3_allow_unsafe_rename|s3_express|s3_locking_provider|skip_signature|"
-    r"timeout|unsigned_payload|use_emulator|use_fabric_endpoint|virtual_hosted_style_request"
-    r")"
+_SHOWN = (
+    "account_name|allow_http|allow_invalid_certificates|bucket|bucket_name|checksum_algorithm|conditional_put|"
+    "connect_timeout|container|container_name|copy_if_not_exists|default_region|durable|ec2_metadata_disabled|"
+    "endpoint|endpoint_url|endpoint_url_dynamodb|endpoint_url_s3|imdsv1_fallback|max_retries|metadata_endpoint|"
+    "region|request_payer|retry_timeout|s3_allow_unsafe_rename|s3_express|s3_locking_provider|skip_signature|"
+    "timeout|unsigned_payload|use_emulator|use_fabric_endpoint|virtual_hosted_style_request"
 )
 """Names of options whose values are shown. All other values are hidden."""
+_PREFIX = r"(?i)(aws_|azure_storage_|azure_|google_)?"
+_HARMLESS = re.compile(rf"{_PREFIX}({_SHOWN})")
+_SECRETS = (
+    "access_key_id|secret_access_key|session_token|token|account_key|access_key|sas_key|sas_token|client_id|client_secret|tenant_id|"
+    "authority_id|bearer_token|service_account|service_account_key|service_account_path|application_credentials|proxy_url"
+)
 _SHORTEST = 4
 # Signatures and tokens in addresses: S3's presigned requests and Azure's shared access signatures.
 _IN_QUERY = re.compile(r"(?i)\b(sig|signature|token|x-amz-[a-z-]+|awsaccesskeyid|se|sp|sv|skoid|sktid)=[^&\s'\"<>]*")
@@ -84,6 +89,20 @@ def _without_texts(value: Any) -> Any:
 
 def _is_harmless(name: str) -> bool:
     return _HARMLESS.fullmatch(name) is not None
+
+
+def meant(name: str) -> str | None:
+    """Return the name of an option that a misspelt one resembles, or ``None``, if it resembles none or is itself one.
+
+    >>> meant("AWS_REGIN"), meant("azure_storage_acount_key"), meant("AWS_REGION"), meant("AWS_S3_ROLE_SESSION_NAME")
+    ('AWS_REGION', 'azure_storage_account_key', None, None)
+    """
+    names = [*_SHOWN.split("|"), *_SECRETS.split("|")]
+    prefix = re.match(_PREFIX, name)
+    start = prefix.end() if prefix else 0
+    bare = name[start:].lower()
+    close = [] if bare in names else get_close_matches(bare, names, 1, 0.9)
+    return name[:start] + (close[0].upper() if name.isupper() else close[0]) if close else None
 
 
 def _hidden(options: Mapping[str, Any]) -> Iterator[str]:

@@ -12,8 +12,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -43,6 +42,8 @@ NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_log
 
 _log = logging.getLogger(__name__)
 _FULL = re.compile(r"\(os error (28|122)\)")
+_MOST_LOOKED_AT = 1000
+_MOST_NAMED = 5
 """No space, or no more of it for this user: deltalake says so only in its text."""
 _WRITER_FEATURES = {
     "appendOnly",
@@ -382,10 +383,10 @@ def open_delta(log: DeltaLog[Any], storage_options: Mapping[str, str] | None, *,
     if version is not None and (type(version) is not int or not 0 <= version < 1 << 63):
         raise errors.version_unknown(log.path, version)
     crc = False
-    if isinstance(log.store, LocalStore) and Path(log.store.location).is_file():
-        raise errors.not_a_table_but_file(log.path)
     try:
         if isinstance(log.store, LocalStore):  # elsewhere each look would be a request
+            if os.path.isfile(log.store.location):
+                raise errors.not_a_table_file(log.path)
             crc = log.store.check_links()
             log.check_nesting(version)
             if crc:
@@ -404,7 +405,17 @@ def open_delta(log: DeltaLog[Any], storage_options: Mapping[str, str] | None, *,
             check_crc(log, table)
         return table
     except TableNotFoundError as error:
-        raise errors.not_a_table(log.path) from error
+        raise errors.not_a_table(log.path, _tables_in(log)) from error
+
+
+def _tables_in(log: DeltaLog[Any]) -> list[str]:
+    """Return some tables in a folder that is none, as the parts of a loop: whoever names the folder means one of them."""
+    if not isinstance(log.store, LocalStore):
+        return []
+    with suppress(OSError):
+        folders = [f"{log.path.rstrip('/')}/{name}" for name in sorted(os.listdir(log.store.location))[:_MOST_LOOKED_AT]]
+        return [folder for folder in folders if os.path.isdir(f"{folder}/{LOG_DIR}")][:_MOST_NAMED]
+    return []
 
 
 @contextmanager

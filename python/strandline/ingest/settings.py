@@ -70,6 +70,7 @@ class Settings:
     late_columns: tuple[str, ...] = ()
     late_retention: Duration | None = None
     max_set_aside: SetAsideLimit | None = None
+    query_name: str = ""
     storage: dict[str, str] | None = field(default=None, repr=False)
 
     @classmethod

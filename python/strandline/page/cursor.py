@@ -17,7 +17,7 @@ from strandline.errors import StrandlineError
 from strandline.page.lead import Lead
 from strandline.page.model import Move, Since
 from strandline.report.history import History
-from strandline.report.unread import UnreadRows
+from strandline.report.unread import Checkpoints, UnreadRows
 from strandline.time.antichain import Antichain
 
 __all__ = ["Cursor"]
@@ -67,6 +67,8 @@ class Cursor:
         self.reads: dict[str, tuple[Input, ...]] = {}
         """What the newest commit of each producer says that its query has read."""
         self.unread = UnreadRows(channel)
+        self.checkpoints = Checkpoints()
+        """The checkpoints of the queries that read the channel."""
         self.moves: deque[Move] = deque(maxlen=_MOST_MOVES)
         self.rows: Counter[int] = Counter()
         """The rows of the commits in the window, by the number of their times."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from strandline.channel import Channel, ProducerState
-from strandline.channel.progress.query_producer_state import QueryProducerState
+from strandline.channel.progress.query_producer_state import QueryProducerState, named
 from strandline.channel.statements.inputs import Input
 from strandline.channel.statements.statement import REGISTRAR
 from strandline.delta.store_errors import without_secrets
@@ -111,8 +111,9 @@ class _Graph:
     ) -> None:
         id_ = f"{kind}-{view.id}-{query}"
         if kind == "ingest":
-            policy = ingests.get(query, QueryEntry()).policy
-            label, note = "ingest", f"{policy or 'no query'}, {_count(group.count, 'producer')}"
+            entry = ingests.get(query, QueryEntry())
+            label = printable(entry.name or "ingest")
+            note = f"{entry.policy or 'no query'}, {_count(group.count, 'producer')}"
         else:
             label, note = _count(group.count, "producer"), "outside" if view.sealed else "and more may join"
         self.nodes[id_] = Node(id_, kind, label, printable(note), view.id)
@@ -127,7 +128,8 @@ class _Graph:
         if query not in self._known:
             loop = QueryProducerState.from_json(state.state).loop
             told = loop.get("query") if isinstance(loop, dict) else None
-            shown = told if isinstance(told, str) and told else f"query {query[:8]}"
+            shown = named(name, state) if not isinstance(told, str) or not told else told
+            shown = shown or f"query {query[:8]}"
             self._known[query] = self._recorded(cursor.channel, name, reads) or (f"query-{query}", shown)
         id_, label = self._known[query]
         gone = state.owner is not None and state.owner.is_dead()
@@ -135,14 +137,14 @@ class _Graph:
         self.nodes.setdefault(id_, Node(id_, "query", printable(label), printable(note), view.id, marked=gone))
         self._add_edge(view, cursor, id_, state.holds)
         for read in reads:
-            self._add_read(id_, printable(label), read)
+            self._add_read(id_, printable(label), read, cursor.channel, state)
 
     def _recorded(self, channel: Channel, producer: str, reads: Sequence[Input]) -> tuple[str, str] | None:
         """Return the id and the name of the query of a scope that writes a channel as a producer."""
         named = ((number, query_in(scope, channel, producer, reads)) for number, scope in enumerate(self._scopes))
         return next(((f"scope-{number}-{name}", name) for number, name in named if name is not None), None)
 
-    def _add_read(self, query: str, label: str, read: Input) -> None:
+    def _add_read(self, query: str, label: str, read: Input, output: Channel, state: ProducerState) -> None:
         known = self._tables.get(read.table)
         if known is None:
             id_ = f"table-{read.table}"
@@ -150,8 +152,7 @@ class _Graph:
             self.nodes.setdefault(id_, Node(id_, "channel", printable(shown or "another channel"), "not on this page"))
             self.edges[id_, query] = Edge(id_, query, None)
             return
-        behind = None if known.cursor is None else known.cursor.unread.after(read)
-        unread = None if behind is None else Unread(label, behind.commits, behind.rows, behind.exact and behind.rows is not None)
+        unread = None if known.cursor is None else _unread(label, known.cursor, read, output, state)
         before = self.edges.get((known.view.id, query))
         if before is not None and _size(before.unread) >= _size(unread):
             return  # by another output of the query, which is further behind
@@ -176,6 +177,16 @@ class _Graph:
                 for write in query.writes:
                     if write in ids:
                         self.edges.setdefault((id_, ids[write]), Edge(id_, ids[write], None))
+
+
+def _unread(label: str, cursor: Cursor, read: Input, output: Channel, state: ProducerState) -> Unread | None:
+    """Return what a query has not read of a channel. Its checkpoint is asked only if its newest commit is behind."""
+    if read.commit > cursor.channel.version:
+        return None
+    behind = cursor.unread.after(read, cursor.checkpoints.position(output, state, read.table))
+    if behind is None:
+        return None
+    return Unread(label, behind.commits, behind.rows, behind.exact and behind.rows is not None, behind.at_most)
 
 
 def _size(unread: Unread | None) -> int:

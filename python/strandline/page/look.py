@@ -285,6 +285,7 @@ class _Why:
         asked = answer.domain.format(answer.time)
         if asked not in view.frontier:  # the frontier has moved, and asking takes long
             return view
+        shown = sorted(answer.ailments, key=lambda each: each.first.kind == "registrar")
         culprits = tuple(
             Culprit(
                 names.get(holder.channel, printable(without_secrets(holder.channel))),
@@ -292,13 +293,18 @@ class _Why:
                 holder.kind,
                 holder.shown[:_MOST_CULPRITS],
                 None if holder.since is None else Since(holder.since.version, moment_of(holder.since.ms), holder.since.exact),
-                printable(without_secrets(holder.what)),
-                printable(without_secrets(holder.release)),
+                printable(without_secrets(ailment.what)),
+                printable(without_secrets(ailment.release)),
                 tuple(names.get(each, printable(without_secrets(each))) for each in holder.way),
+                printable(holder.query or "") if holder.kind in ("query", "loop") else "",
+                printable(without_secrets(ailment.who)),
+                printable(ailment.whom),
+                ailment.count,
             )
-            for holder in sorted(answer.culprits, key=lambda each: each.kind == "registrar")[:_MOST_CULPRITS]
+            for ailment in shown[:_MOST_CULPRITS]
+            for holder in (ailment.first,)
         )
-        hidden = answer.hidden + max(0, len(answer.culprits) - _MOST_CULPRITS)
+        hidden = answer.more + sum(each.count for each in shown[_MOST_CULPRITS:])
         notes = tuple(printable(without_secrets(note)) for note in answer.notes)
         return replace(view, asked=asked, culprits=culprits, why_hidden=hidden, why_notes=notes)
 
@@ -310,7 +316,7 @@ def _attention(views: Sequence[ChannelView]) -> tuple[Attention, ...]:
         if view.stale:
             for culprit in view.culprits:
                 whole = culprit.kind in ("query", "loop")  # a query has the same name in every channel that it writes
-                found.setdefault(("" if whole else culprit.channel, culprit.name), (culprit, []))[1].append(view)
+                found.setdefault(("" if whole else culprit.channel, culprit.who or culprit.name), (culprit, []))[1].append(view)
     made = []
     for culprit, waiting in found.values():
         stands = [view.stands_since for view in waiting if view.stands_since is not None and view.stands_since.ms is not None]

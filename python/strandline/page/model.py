@@ -120,15 +120,17 @@ class RowsByTime:
 
 @dataclass(frozen=True)
 class Unread:
-    """What a query has not read of a channel, as of the query's newest commit. ``rows`` is ``None`` if the log does not say.
+    """What a query has not read of a channel. ``rows`` is ``None`` if the log does not say.
 
-    If it is not ``exact``, only the newest commits were counted: there are at least so many rows.
+    If it is ``at_most`` so much, the query may have read it without a result: it has made no commit since, and its checkpoint
+    cannot be read. Otherwise, if it is not ``exact``, only the newest commits were counted: there are at least so many rows.
     """
 
     query: str
     commits: int
     rows: int | None
     exact: bool
+    at_most: bool = False
 
 
 @dataclass(frozen=True)
@@ -188,7 +190,13 @@ class LateTableView:
 
 @dataclass(frozen=True)
 class Culprit:
-    """Somebody at the end of the way: nothing that is known upstream of it holds the time."""
+    """Somebody at the end of the way: nothing that is known upstream of it holds the time.
+
+    ``query`` is the name that the user gave the query; empty if it has none, or is no query.
+
+    If several have one cause, it is the first of them: ``who`` is what is gone, and ``whom`` says who waits for it. ``count`` is
+    how many these are.
+    """
 
     channel: str
     name: str
@@ -198,6 +206,10 @@ class Culprit:
     what: str
     release: str
     way: tuple[str, ...]
+    query: str = ""
+    who: str = ""
+    whom: str = ""
+    count: int = 1
 
 
 @dataclass(frozen=True)

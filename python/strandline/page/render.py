@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
+from unicodedata import east_asian_width
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -87,6 +89,7 @@ def _environment() -> Environment:
         "clock": _clock,
         "ago": _ago,
         "clip": _clip,
+        "fit": _fit,
         "count": _count,
         "few": _few,
         "sentence": _sentence,
@@ -121,6 +124,32 @@ def _ago(ms: int, now_ms: int) -> str:
 
 def _clip(text: str, most: int = _CLIPPED) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _fit(text: str, room: float, size: float) -> str:
+    """Return so much of a text as has room beside others in a picture, where nothing wraps: by how wide its letters are about.
+
+    >>> _fit("bounded(10 minutes), 50 producers", 156, 11.5), _fit("WWWWWWWWWWWWWWWWWWWW", 156, 13), _fit("hours", 156, 13)
+    ('bounded(10 minutes), 5…', 'WWWWWWWWWWW…', 'hours')
+    """
+    ends, width = [], 0.0
+    for char in text:
+        width += size * _em(char)
+        ends.append(width)
+    if width <= room:
+        return text
+    return text[: bisect_right(ends, room - size)] + "…"
+
+
+def _em(char: str) -> float:
+    """Return about how wide a letter is, by the size of its font. It is rather too much than too little."""
+    if east_asian_width(char) in "WF" or char in "WM@%":
+        return 1.0
+    if char in "mw—…":
+        return 0.88
+    if char in "iljtfr.,:;'|!()[]{} -":
+        return 0.38
+    return 0.76 if char.isupper() else 0.62
 
 
 def _lag(value: float, unit: str) -> str:

@@ -1,6 +1,7 @@
 """Reports on progress: why a time is open, and whether a channel is sound. It imports everything of the core but no Spark."""
 
-from strandline.report.explanation import Behind, Explanation, Holder
+from strandline.report.ailments import Behind, Holder
+from strandline.report.explanation import Explanation
 from strandline.report.history import Since
 from strandline.report.soundness.verification import Verification, Violation
 from strandline.report.soundness.verify import verify

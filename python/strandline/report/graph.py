@@ -14,10 +14,10 @@ from strandline.channel.statements.inputs import Input
 from strandline.delta.storage import location_of, storage_of
 from strandline.delta.store_errors import without_secrets
 from strandline.errors import StrandlineError
-from strandline.report.explanation import Behind
+from strandline.report.ailments import Behind
 from strandline.report.history import History
 from strandline.report.steps import least_images
-from strandline.report.unread import UnreadRows
+from strandline.report.unread import Checkpoints, UnreadRows
 from strandline.scope import Scope
 from strandline.time.domain import Time
 from strandline.time.path.entry import Entry
@@ -98,6 +98,7 @@ class QueryGraph:
         self._failed: dict[str, str] = {}
         self._replaced: set[str] = set()
         self._unread: dict[str, UnreadRows] = {}
+        self._checkpoints = Checkpoints()
 
     @property
     def problems(self) -> list[str]:
@@ -110,13 +111,14 @@ class QueryGraph:
         newest = history.newest(producer)
         statement = None if newest.commit is None else newest.commit.statement
         if statement is not None and statement.reads:
-            return Inputs([self._recorded(channel, each) for each in statement.reads if each.summary != _NOWHERE])
+            reads = [each for each in statement.reads if each.summary != _NOWHERE]
+            return Inputs([self._recorded(channel, producer, each) for each in reads])
         edges = [edge for scope in self._scopes for edge in self._of_scope(scope, channel, producer)]
         return Inputs(edges) if edges else Inputs(None, newest.why)
 
-    def _recorded(self, channel: Channel, read: Input) -> Edge:
+    def _recorded(self, channel: Channel, producer: str, read: Input) -> Edge:
         source, problem = self._open(channel, read)
-        behind = None if source is None else self._behind(source, read)
+        behind = None if source is None else self._behind(channel, producer, source, read)
         summary: Steps | None = None
         with suppress(StrandlineError):  # later releases may have other steps
             summary = None if read.summary is None else Steps.from_json(list(read.summary))
@@ -192,9 +194,12 @@ class QueryGraph:
             found.append(Edge(query_name, source.path, source, None, image, steps))
         return found
 
-    def _behind(self, channel: Channel, read: Input) -> Behind | None:
+    def _behind(self, output: Channel, producer: str, channel: Channel, read: Input) -> Behind | None:
         """Return what a query has not read. A commit is read once for all queries."""
-        return self._unread.setdefault(channel.path, UnreadRows(channel)).after(read)
+        unread = self._unread.setdefault(channel.path, UnreadRows(channel))
+        if read.commit > channel.version:
+            return None
+        return unread.after(read, self._checkpoints.position(output, output.progress.get(producer), read.table))
 
 
 def query_in(scope: Scope, channel: Channel, producer: str, reads: Iterable[Input] = ()) -> str | None:

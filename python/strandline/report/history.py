@@ -12,6 +12,7 @@ from strandline.channel.statements.commit_statement import CommitStatement
 from strandline.channel.statements.statement import Statement
 from strandline.delta.table import CHECKPOINT_INTERVAL
 from strandline.errors import StrandlineError
+from strandline.time.antichain import Antichain
 
 __all__ = ["History", "Newest", "Since", "newest_commits"]
 
@@ -164,6 +165,8 @@ class History:
     def frontier_since(self) -> Since:
         """Return since when the channel's frontier is what it is. It moves forward only, so the commit is found by halving.
 
+        It begins where somebody came to hold the frontier's least time.
+
         >>> import tempfile
         >>> import pyarrow as pa
         >>> from strandline.time.arrow import time_field
@@ -179,17 +182,31 @@ class History:
         """
         frontier, high, step = self._channel.frontier, self._channel.version, 1
         low = self._earliest - 1
-        while high - low > 1:
-            middle = max((low + high) // 2, high - step)  # the newest commits first: a channel that lives has moved just now
-            try:
-                progress = self._state(middle)
-            except _NotKnown:
-                return self._at(high, exact=False)
-            if progress.frontier == frontier:
-                high, step = middle, step * 2
-            else:
-                low = middle
+        try:
+            held = self._held_since(frontier)
+            if held is not None and self._state(held).frontier == frontier:
+                high = held
+                if held - 1 > low and self._state(held - 1).frontier != frontier:
+                    low = held - 1
+            elif held is not None:
+                low, step = held, high  # the others moved later: it is anywhere after that
+            while high - low > 1:
+                middle = max((low + high) // 2, high - step)  # the newest commits first: a channel that lives has moved just now
+                if self._state(middle).frontier == frontier:
+                    high, step = middle, step * 2
+                else:
+                    low = middle
+        except _NotKnown:
+            return self._at(high, exact=False)
         return self._at(high, exact=high > self._earliest or self._earliest == 0)
+
+    def _held_since(self, frontier: Antichain) -> int | None:
+        """Return since when somebody holds the least time of a frontier. In most cases the frontier stands since then."""
+        least = next(iter(frontier), None)
+        producers = self._channel.progress.producers
+        name = next((name for name, state in producers.items() if least is not None and least in state.holds), None)
+        since = None if name is None else self.since(name)
+        return None if since is None or not since.exact else since.version
 
     def last_batch(self, query: str) -> Since | None:
         """Return the newest commit of a query, by its Delta transaction. If it is not among the newest ones, it is not exact: the

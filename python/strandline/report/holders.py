@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 from strandline.channel import Channel, ProducerState, WriterSession
-from strandline.channel.progress.query_producer_state import is_query
+from strandline.channel.progress.query_producer_state import is_query, named
 from strandline.channel.statements.statement import REGISTRAR
 from strandline.channel.write.registrar import hold_of
 from strandline.errors import StrandlineError
@@ -16,7 +16,7 @@ from strandline.ingest.late.newest_aside import NewestAside
 from strandline.ingest.names import CORRECTIONS, PARKED
 from strandline.ingest.state.registrar_state import RegistrarState
 from strandline.ingest.status import PartitionStatus, status_of
-from strandline.report.explanation import moment
+from strandline.report.ailments import called, moment
 from strandline.report.history import History
 from strandline.report.shell_words import command, drop_command
 from strandline.time.domain import Time, TimeDomain
@@ -74,10 +74,13 @@ class Describer:
         self._partitions: dict[str, PartitionStatus] = {}
         self._queries: frozenset[str] = frozenset()
         self._manifests: Manifests | None = None
+        self._names: dict[str, str] = {}
         self.problem: str | None = None
         """Why the states of an ingest cannot be read."""
         try:
-            self._queries = frozenset(RegistrarState.of(channel.progress).entries)
+            entries = RegistrarState.of(channel.progress).entries
+            self._queries = frozenset(entries)
+            self._names = {query: entry.name for query, entry in entries.items() if entry.name}
             if self._queries:
                 self._status = status_of(channel)
                 self._partitions = {each.name: each for each in self._status.partitions}
@@ -88,6 +91,15 @@ class Describer:
     def path(self) -> str:
         """The channel's path."""
         return self._channel.path
+
+    @property
+    def ingests(self) -> frozenset[str]:
+        """The queries that are ingests of the channel."""
+        return self._queries
+
+    def query_of(self, name: str, state: ProducerState) -> str | None:
+        """Return the name that a user gave the query that writes as a producer, or for it; ``None`` if it has none."""
+        return self._names.get(state.owner.id) if state.owner and state.owner.id in self._queries else named(name, state)
 
     def describe(self, name: str, state: ProducerState, opens: Callable[[Time], bool] = lambda _: True) -> Described:
         """Return what is known of a producer, or of the registrar under its own name.
@@ -137,14 +149,14 @@ class Describer:
         if state.owner is None:
             what = f"no query names this partition now ({partition.delivered})"
             return Described("partition", what, "name it again in partitions", drop)
+        query_id = state.owner.id
+        shown = called(self._names.get(query_id), query_id)
         if state.owner.is_dead():  # nothing takes the partition in, so nobody knows what it has delivered since
-            what = f"query {state.owner.id} takes it in, and {_gone(state.owner)}; {partition.delivered}"
-            return Described(
-                "partition", what, f"start query {state.owner.id} again: it takes in what the partition has delivered"
-            )
-        query = f"query {state.owner.id} takes it in by {policy or 'its policy'}, {self._last_batch(state.owner.id)}"
+            what = f"query {shown} takes it in, and {_gone(state.owner)}; {partition.delivered}"
+            return Described("partition", what, f"start query {shown} again: it takes in what the partition has delivered")
+        query = f"query {shown} takes it in by {policy or 'its policy'}, {self._last_batch(state.owner)}"
         runs = (
-            f"see first whether query {state.owner.id} runs: if it has stopped, start it again, so that it takes in what the "
+            f"see first whether query {shown} runs: if it has stopped, start it again, so that it takes in what the "
             "partition has delivered. If it runs"
         )
         silent = (
@@ -192,13 +204,16 @@ class Describer:
         words = [word for each in asked[:_MOST_CANCELLED] for word in (name, each.shown, str(each.cancelled + each.rows))]
         return what, f"the missing rows; or, if they never come: {command('cancel', path, *words)}"
 
-    def _last_batch(self, query: str) -> str:
+    def _last_batch(self, owner: WriterSession) -> str:
         """Return when an ingest's query last committed, in words. Its process may live on without it, as that of a notebook."""
-        last = self._history.last_batch(query)
+        last, process = self._history.last_batch(owner.id), str(owner).partition(" (session ")[0]
+        runs = "it is not known whether it runs"
+        if owner.is_alive():
+            runs = f"its {process} runs, and it is not known whether the query runs in it"
         if last is None:
-            return "and it is not known when it last committed, or whether it runs"
+            return f"and it is not known when it last committed; {runs}"
         when = f"version {last.version}" + (f", {moment(last.ms)}" if last.ms else "")
-        return f"and last committed {'at' if last.exact else 'before'} {when}; it is not known whether it runs"
+        return f"and last committed {'at' if last.exact else 'before'} {when}; {runs}"
 
     def _producer(self, name: str, state: ProducerState) -> Described:
         path, hold = self._channel.path, hold_of(state.state)

@@ -46,9 +46,9 @@ def command(name: str, path: str, *words: str) -> str:
     return f"strandline {name} {' '.join(shown)}"
 
 
-def drop_command(path: str, name: str) -> str:
-    """Return the command that drops a producer."""
-    return command("drop", path, name)
+def drop_command(path: str, *names: str) -> str:
+    """Return the command that drops producers."""
+    return command("drop", path, *names)
 
 
 def _escaped(char: str) -> str:

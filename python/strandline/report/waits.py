@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from strandline.report.explanation import Holder
+from strandline.report.ailments import Holder
 from strandline.report.graph import Edge
 
 __all__ = ["Read", "Waits"]
@@ -68,7 +68,7 @@ class Waits:
             waits = [
                 read.edge.label for read in reads if read.far or any(each in found and each not in ring for each in read.holders)
             ]
-            others = sorted(found[each].name for each in stuck - {key}) if ends and not culprit else []
+            others = sorted(found[each].called for each in stuck - {key}) if ends and not culprit else []
             yield _said(holder, reads, waits, others, loop=bool(ring) or any(read.loop for read in reads), culprit=culprit)
 
     def _after(self, key: Key, found: Mapping[Key, Holder]) -> set[Key]:
@@ -88,7 +88,7 @@ def _said(holder: Holder, reads: list[Read], waits: list[str], others: list[str]
     """Return a query with what is known of it in words."""
     edges = [read.edge for read in reads]
     behind = tuple(edge.behind for edge in edges if edge.behind is not None)
-    unread = "; ".join(f"it has not read {each}" for each in behind)
+    unread = "; ".join(each.words for each in behind)
     names = dict.fromkeys(edge.query for edge in edges if edge.query is not None)
     called = f"in its scope it is {', '.join(map(str, names))}; " if names else ""
     unopened = [edge.label for edge in edges if edge.channel is None]

@@ -8,11 +8,12 @@ from dataclasses import replace
 from functools import partial
 
 from strandline.channel import Channel
-from strandline.channel.progress.query_producer_state import is_query
+from strandline.channel.progress.query_producer_state import is_query, named
 from strandline.channel.statements.statement import REGISTRAR
 from strandline.errors import StrandlineError
 from strandline.report import errors
-from strandline.report.explanation import Explanation, Holder
+from strandline.report.ailments import Causes, Holder, called
+from strandline.report.explanation import Explanation
 from strandline.report.graph import Edge, QueryGraph
 from strandline.report.history import History
 from strandline.report.holders import Describer
@@ -146,15 +147,19 @@ class _Search:
             problem = self._tools[channel.table_id][1].problem
             if problem is not None:
                 self._notes[f"the states of the ingests of {channel.path} cannot be read: {problem}"] = None
-        self._tools[channel.table_id][0].look_for(name for name, _ in holding[: self._most])
-        found = self._visited[place] = [(channel.table_id, name) for name, _ in holding[: self._most]]
-        for key, (_, times) in zip(found, holding, strict=False):
-            here = (key[1], *way)
+        held = dict(holding)
+        causes = Causes(held, channel.progress.producers, self._tools[channel.table_id][1].ingests)
+        listed = causes.listed(self._most)
+        self._tools[channel.table_id][0].look_for(listed)
+        found = self._visited[place] = [(channel.table_id, name) for name in listed]
+        for key in found:
+            times = held[key[1]]
+            here = (called(named(key[1], channel.progress.get(key[1])), key[1]), *way)
             known = self._found.get(key)
             if known is None:
-                self._found[key] = self._holder(channel, key[1], times, here, to_asked, sure=sure)
+                self._found[key] = causes.of(self._holder(channel, key[1], times, here, to_asked, sure=sure))
             elif len(times) > len(known.times) or (sure and not known.sure):
-                self._found[key] = self._holder(channel, key[1], times, known.way, to_asked, sure=sure or known.sure)
+                self._found[key] = causes.of(self._holder(channel, key[1], times, known.way, to_asked, sure=sure or known.sure))
             if self._found[key].kind == "producer":
                 self._follow(key, channel, to_asked, steps, here, above)
         self._hidden[channel.table_id] = max(self._hidden.get(channel.table_id, 0), len(holding) - self._most)
@@ -222,6 +227,7 @@ class _Search:
             gone=True if state.owner is not None and state.owner.is_dead() else None,
             way=way,
             sure=sure,
+            query=describer.query_of(name, state),
         )
 
     def _follow(
@@ -249,7 +255,7 @@ class _Search:
         """Return who holds the time in an input of a query."""
         source = edge.channel
         if source is None:
-            self._notes[f"{holder.name} reads {edge.label}, which cannot be opened: {str(edge.problem).rstrip('.')}"] = None
+            self._notes[f"{holder.called} reads {edge.label}, which cannot be opened: {str(edge.problem).rstrip('.')}"] = None
             return Read(edge)
         arrives = _after(edge, to_asked)
         if source.table_id in above:  # a loop: its rows come back later each time, so once around is enough
@@ -257,12 +263,12 @@ class _Search:
         try:
             source.refresh()
         except StrandlineError as error:
-            self._notes[f"{holder.name} reads {edge.label}, which cannot be read: {error.what.rstrip('.')}"] = None
+            self._notes[f"{holder.called} reads {edge.label}, which cannot be read: {error.what.rstrip('.')}"] = None
             return Read(replace(edge, channel=None, problem=error.what))
         if any(arrives(time) is None for time in source.frontier):
-            self._notes[f"it is not known what times of {edge.label} {holder.name} can still cause, by the steps in its log"] = (
-                None
-            )
+            self._notes[
+                f"it is not known what times of {edge.label} {holder.called} can still cause, by the steps in its log"
+            ] = None
             if edge.behind is not None or holder.gone:  # what it has not read may close the time
                 return Read(edge, unknown=True)
         found = self._visit(source, arrives, (*edge.steps, *steps), (edge.label, *way), (*above, source.table_id))

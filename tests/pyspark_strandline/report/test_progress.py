@@ -277,7 +277,7 @@ def test_levels_of_a_session_and_of_a_query(spark: Any, tmp_path: Path) -> None:
             "strandline_report_level",
             "strandline_query_running",
             "strandline_query_failed",
-            "strandline_failed_reports",
+            "strandline_failed_reports_total",
             "strandline_unreported_transforms",
         ]
         for query in (seen, hidden):
@@ -425,8 +425,8 @@ def test_what_cannot_be_reported_takes_nothing_else_with_it(
     reports._shim = real
     assert reports._thread is not None
     assert reports._thread.is_alive()
-    assert shown(reports, "broken")["failed_reports"] >= 1
-    assert shown(reports, "odd")["failed_reports"] == 0
+    assert shown(reports, "broken")["failed_reports_total"] >= 1
+    assert shown(reports, "odd")["failed_reports_total"] == 0
     assert "no progress report of query broken: its batch 7" in caplog.text
     query.stop()
 

@@ -101,3 +101,32 @@ def test_a_recursion_that_is_behind_is_named_and_not_its_producer(spark: Any, tm
     [culprit] = explain(result, 1).culprits
     assert (culprit.kind, culprit.behind[0].channel) == ("loop", str(tmp_path / "events"))
     assert explain(result, 21).culprits[0].name == "a"
+
+
+@pytest.mark.drawn
+def test_a_query_that_has_read_all_without_a_result_is_not_behind(spark: Any, tmp_path: Path) -> None:
+    """It makes no commit, and its checkpoint has what it has read. Its commits say where that is, and its name."""
+    events = make_channel(tmp_path / "events", int64)
+    say(events, "a", (1, 1), then=[20])
+    counts = stream(spark, tmp_path / "events").groupBy("time").count()
+
+    def go_on() -> None:
+        writer = counts.writeStream.format("strandline").queryName("hours of the day").option("path", str(tmp_path / "counts"))
+        writer = writer.option("checkpointLocation", str(tmp_path / "check %20 point"))
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    go_on()
+    made = Channel.open(tmp_path / "counts")
+    [state] = made.producers.values()
+    assert state.state["strandline:name"] == "hours of the day"
+    assert state.state["strandline:checkpoint"] == str(tmp_path / "check %20 point")
+    say(events, "a", (22, 1), (23, 1), then=[30])  # b holds 0, so nothing closes
+    looker = Looker([str(tmp_path / name) for name in ("events", "counts")], interval=0.0)
+    assert [(each.rows, each.exact) for each in looker.look().channels[0].unread] == [(2, True)]
+    go_on()
+    made.refresh()
+    assert made.producers == dict.fromkeys(made.producers, state)  # no commit
+    assert looker.look().channels[0].unread == ()
+    assert [(holder.name, holder.behind) for holder in explain(made, 0).holders if holder.kind == "query"] == [
+        (next(iter(made.producers)), ())
+    ]

@@ -422,16 +422,46 @@ def test_the_path_of_a_plain_table_is_no_channel(run: Any, tmp_path: Path) -> No
     assert run("verify", tmp_path / "t").code == 3
 
 
-def test_who_holds_nothing_is_not_dropped_again(run: Any, channel: Channel) -> None:
-    assert run("drop", channel.path, "b", "--yes").code == 0
-    version = Channel.open(channel.path).version
-    ran = run("drop", channel.path, "b")
-    assert (ran.code, Channel.open(channel.path).version) == (0, version)
-    assert "nothing to drop: b held nothing before" in ran.out
+def test_a_producer_that_has_ended_is_not_dropped_again(run: Any, channel: Channel, tmp_path: Path) -> None:
+    """Dropping it again made two commits, and said that it was dropped."""
+    assert run("drop", channel.path, "a", "--yes").code == 0
+    channel.refresh()
+    ran = run("drop", channel.path, "a", "--yes")
+    assert (ran.code, Channel.open(channel.path).version) == (0, channel.version)
+    assert ran.out.startswith(f"version {channel.version}: nothing was dropped, because it had ended before: a; ")
+    assert ": dropped b; " in run("drop", channel.path, "a", "b", "--yes").out
+    bench = Bench(tmp_path / "ingest", ordered())
+    bench.run((1, "p", 0))
+    assert run("drop", bench.settings.path, "p", "--yes").code == 0
+    version = bench.channel.version
+    assert "had ended before: p" in run("drop", bench.settings.path, "p", "--yes").out
+    assert bench.channel.version == version
 
 
-def test_a_file_is_no_channel(run: Any, tmp_path: Path) -> None:
-    (tmp_path / "a.py").write_text("")
-    ran = run("inspect", tmp_path / "a.py")
-    assert ran.code == 3
-    assert "is a file. A channel is a folder" in ran.err
+def test_drop_asks_by_name(run: Any, channel: Channel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    ran = run("drop", channel.path, "a", "b")
+    assert (ran.code, f"Drop a, b in {channel.path}?" in ran.err) == (4, True)
+
+
+def test_a_file_and_a_folder_of_tables_are_told(run: Any, channel: Channel, tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("1")
+    assert f"{tmp_path / 'a.py'} is a file, but a Delta table is a folder." in run("inspect", tmp_path / "a.py").err
+    (tmp_path / "c").rename(tmp_path / "result")
+    ran = run("why", tmp_path, 1)
+    assert (ran.code, f"Tables are in that folder: {tmp_path / 'result'}. Name one of them." in ran.err) == (3, True)
+
+
+def test_long_names_do_not_widen_a_table(run: Any, tmp_path: Path) -> None:
+    path = str(tmp_path / "c")
+    names = ["x" * 200 + "1", "x" * 200 + "2"]
+    Channel.create(path, pa.schema([time_field("time", int64)]), producers=names, at=0)
+    rows = run("inspect", path).out.splitlines()[4:6]
+    assert [max(map(len, rows)) < 100, len({*rows})] == [True, 2]
+    assert [each["name"] for each in run("inspect", path, "--json").json["producers"]] == names
+    assert max(map(len, run("why", path, 1).out.split("\n\n")[1].splitlines())) < 250
+
+
+def test_the_usage_names_arguments_in_one_way(run: Any) -> None:
+    assert "[OPTIONS] {PATH} [TIME]" in run("why", "--help").out
+    assert "[OPTIONS] {PATH} {TIME}" in run("hold", "--help").out

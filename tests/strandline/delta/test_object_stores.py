@@ -190,6 +190,15 @@ def test_options_that_only_deltalake_knows_change_nothing(s3: S3) -> None:
     assert numbers(channel) == [1, 2]
 
 
+def test_a_misspelt_option_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    options = {"AWS_ACCESS_KEY_IDD": "hidden", "AWS_S3_LOCKING_PROVIDER": "dynamodb", "AWS_REGION": "eu-west-1"}
+    for _ in range(2):
+        put_if_absent.PutIfAbsent("s3://lake/t", options)
+    assert [record.getMessage() for record in caplog.records] == [
+        "The storage option AWS_ACCESS_KEY_IDD of s3://lake/t is not known. Did you mean AWS_ACCESS_KEY_ID?"
+    ]
+
+
 def test_a_store_of_which_nothing_is_known_is_not_written() -> None:
     with pytest.raises(ChannelError, match="STRANDLINE_STORE_OVERWRITES.*Nobody knows"):
         create("memory:///ch", {})

@@ -149,6 +149,17 @@ def test_it_is_live_and_nothing_moves(browser: Chromium, lake: list[str], served
     assert browser.problems() == []
 
 
+def test_texts_of_the_graph_stay_in_their_nodes(browser: Chromium, served: str) -> None:
+    browser.open(served)
+    over = browser.run("""
+        const nodes = [...document.querySelectorAll('.graph .node')];
+        const wide = (node) => node.querySelector('rect').getBBox().width - 8;
+        return nodes.flatMap((node) => [...node.querySelectorAll('text')].filter((text) => text.getBBox().width > wide(node)))
+            .map((text) => text.textContent);
+    """)
+    assert over == []
+
+
 def test_a_server_that_ended_is_told(browser: Chromium, lake: list[str]) -> None:
     bound = listen("127.0.0.1", 0)
     app: Any = application(Looker(lake[:1], interval=0.2), interval=0.2)

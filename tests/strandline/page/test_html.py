@@ -171,7 +171,7 @@ def test_what_is_first_is_what_stands_and_what_to_do(page: Page) -> None:
     now, graph = text.index(" Now "), text.index(" Graph ")
     first = text[now:graph]
     assert "labels, result stand for" in first
-    assert "It waits for a query of a loop, 5b1 of labels" in first
+    assert "It waits for query 5b1 of a loop in labels" in first
     assert "What to do" in first
     assert "STRANDLINE_COMMIT_TORN" in first
     assert first.index("cannot be read") < first.index("stand for") < first.index("All channels")

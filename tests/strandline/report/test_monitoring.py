@@ -53,7 +53,7 @@ def test_every_metric_and_label_exists() -> None:
             assert labels <= set(KNOWN[name].labels), (expression, shown)
     # A frontier that is ahead of the clock has no lag while it stands, and a query that crashed or is gone has no frontier.
     alerts = " ".join(expression for expression, _ in expressions())
-    for name in ("frontier_lag_seconds", "frontier_unmoved_seconds", "query_failed", "failed_reports", "report_level"):
+    for name in ("frontier_lag_seconds", "frontier_unmoved_seconds", "query_failed", "failed_reports_total", "report_level"):
         assert f"strandline_{name}" in used
     assert 'up{job="strandline"}' in alerts  # absent() is silent while any driver reports
     assert yaml.safe_load((FOLDER / "prometheus.yml").read_text())["scrape_configs"][0]["job_name"] == "strandline"

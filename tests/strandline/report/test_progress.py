@@ -448,7 +448,7 @@ def test_figures_leave_out_what_is_not_known() -> None:
     done = committed(10, 300.0, 2)
     sink = replace(done.transforms["stage"], frontiers={"out": Antichain(int64, [4])})
     done = replace(done, transforms={**done.transforms, "stage": sink}, at=95_000, set_aside={"late": 3})
-    states = {"query_running": 1.0, "query_failed": 0.0, "failed_reports": 0.0}
+    states = {"query_running": 1.0, "query_failed": 0.0, "failed_reports_total": 0.0}
     given = figures(done, done.with_waiting({}), now=100.0, moved={"out": 88.0}, more=states)
     found = {(each.name, each.part): each.value for each in given}
     assert {name for name, _ in found} == {each.name for each in METRICS}

@@ -99,8 +99,11 @@ def test_a_slow_query_upstream_that_has_not_read_what_its_input_has(tmp_path: Pa
     ]
     culprit = the_culprit(answer)
     [behind] = culprit.behind
-    assert (behind.channel, behind.commits, behind.rows, behind.exact) == (first.path, 3, 6, True)
-    assert "its inputs have closed the time, but the query has not: it has not read 3 commits (6 rows) of" in culprit.what
+    assert (behind.channel, behind.commits, behind.rows, behind.exact, behind.at_most) == (first.path, 3, 6, False, True)
+    assert (
+        "its inputs have closed the time, but the query has not: it has read all but at most 3 commits (6 rows) of"
+        in culprit.what
+    )
     assert culprit.way == ("query-1", middle.path, "query-2", last.path)
     # The input holds it too: the query is not to blame, though it is behind.
     culprit = the_culprit(explain(last.path, 5))
@@ -138,7 +141,7 @@ def test_a_stuck_loop(tmp_path: Path) -> None:
     for asked in (loop, result):
         culprit = the_culprit(explain(asked.path, (0, 7)))
         assert (culprit.name, culprit.kind, culprit.channel) == ("query-1", "loop", loop.path)
-        assert "rows still go round its loop: it has not read 1 commit (2 rows) of" in culprit.what
+        assert "rows still go round its loop: it has read all but at most 1 commit (2 rows) of" in culprit.what
         assert "maxRounds" in culprit.release
     assert the_culprit(explain(loop.path, (5, 0))).name == "p"  # an epoch that the outside has not closed
 

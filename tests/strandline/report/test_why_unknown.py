@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import subprocess
 import time
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -293,7 +295,11 @@ def test_an_ingest_that_has_stopped_in_a_process_that_lives_on(tmp_path: Path) -
     culprit = the_culprit(explain(bench.settings.path, 5))
     assert (culprit.kind, culprit.name) == ("partition", "b")
     assert f"and last committed at version {bench.channel.version - 1}, " in culprit.what
-    assert "it is not known whether it runs" in culprit.what
+    assert f"its process {os.getpid()} on " in culprit.what
+    assert " runs, and it is not known whether the query runs in it" in culprit.what
+    bench.owner = replace(bench.owner, host="elsewhere")
+    bench.run((10, "a", 0), (1, "b", 0))
+    assert "; it is not known whether it runs" in the_culprit(explain(bench.settings.path, 5)).what
     assert culprit.release.index("see first whether query q runs: if it has stopped, start it again") == 0
     assert culprit.release.index("strandline drop") > culprit.release.index("If it runs")
 

@@ -265,7 +265,8 @@ class ChannelOutput:
         moves = known is None or known.holds != holds
         if not (append.files or append.always or moves or now != had):
             return None
-        return replace(now, newest=batch.identity(append.digest), damage="")
+        identity = batch.identity(append.digest)
+        return replace(now, newest=identity, damage="", name=batch.name, checkpoint=batch.checkpoint)
 
     def go_on(self, batch: FirstBatch) -> Channel:
         """Make the commit of the first batch of a query that goes on with the channel: see :func:`go_on`.

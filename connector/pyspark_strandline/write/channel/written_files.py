@@ -85,6 +85,8 @@ class OutputBatch:
         written: What its tasks have written for the output.
         reads: How far the query has read its inputs.
         others: By name, what the batch wrote into the query's other outputs.
+        name: The name that the user has given the query; empty if there is none.
+        checkpoint: Where the query's checkpoint is, as its commits state it; empty if that is not known.
     """
 
     path: str
@@ -94,6 +96,8 @@ class OutputBatch:
     written: WrittenFiles
     reads: Sequence[Input] = ()
     others: Mapping[str, RowsDigest] = field(default_factory=dict)
+    name: str = ""
+    checkpoint: str = ""
 
     @property
     def transaction(self) -> tuple[str, int]:

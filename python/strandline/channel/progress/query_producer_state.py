@@ -10,11 +10,12 @@ from strandline.channel.batch.batch_identity import BatchIdentity
 from strandline.channel.statements.statement import ProducerState
 from strandline.json_value import JsonObject
 
-__all__ = ["QueryProducerState", "is_query", "producer_of"]
+__all__ = ["QueryProducerState", "is_query", "named", "producer_of"]
 
 _OUTPUTS, _LOOP, _CONTINUED_BY = "outputs", "loop", "continuedBy"
 _BATCH, _WROTE = "strandline:batch", "strandline:wrote"
-_KEYS = frozenset({_OUTPUTS, _LOOP, _CONTINUED_BY, _BATCH, _WROTE})
+_NAME, _CHECKPOINT = "strandline:name", "strandline:checkpoint"
+_KEYS = frozenset({_OUTPUTS, _LOOP, _CONTINUED_BY, _BATCH, _WROTE, _NAME, _CHECKPOINT})
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class QueryProducerState:
         loop: What the query states to the other queries of its loop, which check it; ``None`` if there are none.
         continued_by: The ids of the queries that have gone on with the producer. The last one writes as this producer now.
         newest: The newest batch that made a commit. It outlives that commit.
+        name: The name that the user has given the query (``queryName``); empty if there is none, or it is not known.
+        checkpoint: Where the query's checkpoint is: an absolute path or a URL; empty if that is not known.
         damage: Why it is not known what that batch wrote; empty if it is known.
         stored: The JSON object that was read. Its other keys are kept.
 
@@ -39,6 +42,8 @@ class QueryProducerState:
     continued_by: tuple[str, ...] = ()
     newest: BatchIdentity | None = None
     damage: str = ""
+    name: str = ""
+    checkpoint: str = ""
     stored: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
@@ -57,7 +62,9 @@ class QueryProducerState:
             newest = BatchIdentity.from_json(value.get(_BATCH), value.get(_WROTE))
         except ValueError as error:
             newest, damage = BatchIdentity.from_json(value.get(_BATCH), None), str(error)
-        return cls(_texts(value.get(_OUTPUTS)), value.get(_LOOP), _texts(value.get(_CONTINUED_BY)), newest, damage, stored=value)
+        name, checkpoint = _text(value.get(_NAME)), _text(value.get(_CHECKPOINT))
+        outputs, continued = _texts(value.get(_OUTPUTS)), _texts(value.get(_CONTINUED_BY))
+        return cls(outputs, value.get(_LOOP), continued, newest, damage, name, checkpoint, stored=value)
 
     def to_json(self) -> JsonObject:
         """Return the JSON object."""
@@ -67,6 +74,8 @@ class QueryProducerState:
             _CONTINUED_BY: list(self.continued_by) or None,
             _BATCH: None if self.newest is None else self.newest.batch_to_json(),
             _WROTE: None if self.newest is None else self.newest.wrote_to_json(),
+            _NAME: self.name or None,
+            _CHECKPOINT: self.checkpoint or None,
         }
         for key in own.keys() & self.stored.keys():
             if own[key] is None and not self._had(key):
@@ -78,6 +87,8 @@ class QueryProducerState:
         """Return whether the value that was read under one of our keys was a query's."""
         if key in (_OUTPUTS, _CONTINUED_BY):
             return bool(_texts(self.stored[key]))
+        if key in (_NAME, _CHECKPOINT):
+            return bool(_text(self.stored[key]))
         return key in (_BATCH, _WROTE) and self.newest is not None and not self.damage
 
     @property
@@ -131,6 +142,22 @@ def is_query(name: str, state: ProducerState | None) -> bool:
     return own.newest is not None or state.owner.id in own.continued_by
 
 
+def named(name: str, state: ProducerState | None) -> str | None:
+    """Return the name that a user gave a query, as its producer's state or its producer's name says; ``None`` if it has none.
+
+    >>> from strandline.channel.statements.statement import WriterSession
+    >>> from strandline.time.antichain import Antichain
+    >>> from strandline.time.domain import int64
+    >>> state = ProducerState(3, Antichain(int64), WriterSession.here("1"), {"strandline:name": "hours"})
+    >>> named("query-1", state), named("hourly", state._replace(state={"strandline:batch": "0:9f86d081884c7d65"}))
+    ('hours', 'hourly')
+    """
+    if state is None or not is_query(name, state):
+        return None
+    given = QueryProducerState.from_json(state.state).name
+    return given or (None if state.owner is not None and name == f"query-{state.owner.id}" else name)
+
+
 def producer_of(producers: Mapping[str, ProducerState], query: str) -> str:
     """Return the name under which a query writes that was given none: the producer that it continues, or one of its own.
 
@@ -154,6 +181,10 @@ def producer_of(producers: Mapping[str, ProducerState], query: str) -> str:
 
 def _is_querys(state: Any) -> bool:
     return isinstance(state, dict) and not _KEYS.isdisjoint(state)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _texts(value: Any) -> tuple[str, ...]:

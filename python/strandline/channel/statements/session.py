@@ -77,6 +77,17 @@ class WriterSession:
         except psutil.AccessDenied:
             return False
 
+    def is_alive(self) -> bool:
+        """Return whether the session's process certainly runs: it is one of this host, and of this PID namespace."""
+        boot, namespace = _kernel()
+        same = (self.host, self.boot, self.namespace) == (socket.gethostname(), boot, namespace)
+        if not same or None in (boot, namespace) or self.is_dead():
+            return False
+        try:
+            return bool(abs(psutil.Process(self.pid).create_time() - self.start) <= _START_TOLERANCE)
+        except psutil.Error:
+            return False
+
     def to_json(self) -> JsonObject:
         """Return the JSON form for a statement."""
         known = {"boot": self.boot, "namespace": self.namespace}

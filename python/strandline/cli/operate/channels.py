@@ -24,6 +24,7 @@ from strandline.delta.store_errors import native
 from strandline.delta.table import open_delta, refuse_misread
 from strandline.ingest import drop_partitions, forget_partitions, rejoin_partitions, status
 from strandline.ingest.names import partition_name_problem
+from strandline.ingest.state.partition_state import PartitionState
 from strandline.ingest.state.registrar_state import RegistrarState, own_names
 from strandline.report.holders import Describer
 from strandline.report.shell_words import drop_command
@@ -37,7 +38,7 @@ OPERATOR = "operator"
 
 def hold(
     path: ChannelPath,
-    time: Annotated[str, typer.Argument(help="The least time that is to stay open.", show_default=False)],
+    time: Annotated[str, typer.Argument(metavar="TIME", help="The least time that is to stay open.", show_default=False)],
     name: Annotated[
         str | None,
         typer.Option(
@@ -79,18 +80,21 @@ def drop(
     describer = Describer(channel)
     partitions: list[str] = []
     producers: list[str] = []
+    ended: list[str] = []
     for name in dict.fromkeys(names):
         state = _known(channel, name)
         kind = describer.describe(name, state).kind
-        if not _is_dropped(kind, state):
-            (partitions if kind == "partition" else producers).append(name)
+        if _has_ended(name, state, is_partition=kind == "partition"):
+            ended.append(name)
+            typer.echo(clean(f"{kind} {name} has ended before: it holds nothing, and there is nothing to drop."), err=True)
+            continue
+        (partitions if kind == "partition" else producers).append(name)
         held = ", ".join(map(channel.domain.format, state.holds)) or "nothing"
         where = "and is open nowhere" if state.owner is None else f"and is open in {state.owner}"
         line_ = f"{kind} {name} holds {held}, {where}."
         typer.echo(clean(line_), err=True)
-    going = [*producers, *partitions]
-    if not going:
-        done(channel, channel.version, f"nothing to drop: {', '.join(names)} held nothing before", as_json=as_json)
+    if ended and not partitions and not producers:
+        done(channel, channel.version, f"nothing was dropped, because it had ended before: {', '.join(ended)}", as_json=as_json)
         return
     lost = (
         "Rows that a producer has not committed are lost: its session is fenced, and it can write nothing any more. Rows that a "
@@ -98,7 +102,8 @@ def drop(
         "those rows come out. This cannot be taken back."
     )
     typer.echo(lost, err=True)
-    confirmed(f"Drop {clean(', '.join(going))} in {clean(channel.path)}?", yes=yes, as_json=as_json)
+    dropped = [name for name in dict.fromkeys(names) if name not in ended]
+    confirmed(f"Drop {clean(', '.join(dropped))} in {clean(channel.path)}?", yes=yes, as_json=as_json)
     version = channel.version
     for name in producers:
         with channel.producer(name, take_over=True) as producer:
@@ -107,7 +112,7 @@ def drop(
     if partitions:
         version = drop_partitions(path, partitions, options)
     channel.refresh()
-    done(channel, version, f"dropped {', '.join(going)}", as_json=as_json)
+    done(channel, version, f"dropped {', '.join(dropped)}", as_json=as_json)
 
 
 def rejoin(
@@ -202,13 +207,6 @@ def _operator() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
-def _is_dropped(kind: str, state: ProducerState) -> bool:
-    """Return whether nothing is left to drop: an idle partition, and a producer that is open, hold nothing for now only."""
-    if kind == "partition":
-        return isinstance(state.state, dict) and "dropped" in state.state
-    return not state.holds and state.owner is None
-
-
 def _free_name(channel: Channel, wanted: str | None) -> str:
     """Return the name for a producer that holds. A name that was dropped stays taken: its statements are in the log."""
     taken = channel.producers
@@ -229,3 +227,10 @@ def _known(channel: Channel, name: str) -> ProducerState:
         known = sorted(each for each in channel.producers if each not in own)
         raise errors.producer_unknown(channel.path, name, known)
     return state
+
+
+def _has_ended(name: str, state: ProducerState, *, is_partition: bool) -> bool:
+    """Return whether a producer has given up everything for good. A partition that holds nothing may be idle, or join again."""
+    if state.holds:
+        return False
+    return not is_partition or PartitionState.of(name, state.state).dropped is not None

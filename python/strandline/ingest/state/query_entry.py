@@ -137,6 +137,7 @@ class QueryEntry(Record):
         cancelled: From which batch on which column is true in rows that only cancel an announced row, by partition pattern.
         pending: The late files of the newest batch that had any, until it is known that they are published.
         by: The columns by which its rows and a manifest's name their partitions, if its policy has a manifest.
+        name: The name that the user gave the query.
     """
 
     KEYS: ClassVar[Mapping[str, Key]] = {
@@ -158,6 +159,7 @@ class QueryEntry(Record):
         "cancelled": Key("cancelled", listed(row(number, _columns))),
         "pending": Key("pending", PendingState.inner),
         "by": Key("by", listed(text)),
+        "name": Key("name", text),
     }
     policy: str | None = None
     clock: ClockState | None = None
@@ -177,6 +179,7 @@ class QueryEntry(Record):
     cancelled: Sequence[Any] | None = None
     pending: PendingState | None = None
     by: Sequence[str] | None = None
+    name: str | None = None
 
     @property
     def fenced_by(self) -> WriterSession | None:

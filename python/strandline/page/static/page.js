@@ -7,9 +7,9 @@
   const connection = document.getElementById("connection");
   const live = connection.textContent;
   let ahead = Number(document.body.dataset.made) - Date.now(); // of the server's clock, in ms
-  const patience = Math.max(5000, 3 * interval); // without an answer for so long, the page says so
   let failures = 0;
-  let waiting = 0; // when the newest request was sent, while there is no answer
+  let asked = null; // since when an answer is awaited
+  const patience = 8000; // ms. A server that was stopped, or hangs, ends no connection
 
   const units = [[31536000, "y"], [86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
 
@@ -36,6 +36,10 @@
     for (const age of document.querySelectorAll(".age")) {
       const text = lasting(now - Number(age.dataset.ms));
       if (age.firstChild && age.firstChild.data !== text) age.firstChild.data = text;
+    }
+    const silent = asked === null ? 0 : performance.now() - asked;
+    if (silent > patience) {
+      say(`The server has not answered for ${lasting(silent)}. What you see is the last that was read.`, true);
     }
   }
 
@@ -76,13 +80,9 @@
     document.body.classList.toggle("lost", lost);
   }
 
-  function lost() {
-    say("The server does not answer. What you see is the last that was read.", true);
-  }
-
   async function look() {
-    if (document.hidden) return;
-    waiting = Date.now();
+    if (document.hidden || asked !== null) return;
+    asked = performance.now();
     try {
       const answer = await fetch("main", { cache: "no-store", signal: AbortSignal.timeout(30000) });
       if (!answer.ok) throw new Error(String(answer.status));
@@ -91,12 +91,12 @@
       become(document.getElementById("main"), fresh);
       count();
       failures = 0;
+      asked = null;
       say(live, false);
     } catch {
+      asked = null;
       failures += 1;
-      if (failures > 1) lost();
-    } finally {
-      waiting = 0;
+      if (failures > 1) say("The server does not answer. What you see is the last that was read.", true);
     }
   }
 
@@ -105,10 +105,7 @@
     setTimeout(run, interval * Math.min(1 + failures, 10));
   }
 
-  setInterval(() => {
-    count();
-    if (!document.hidden && waiting && Date.now() - waiting > patience) lost(); // it may be stopped, not gone
-  }, 1000);
+  setInterval(count, 1000);
   setTimeout(run, interval);
   document.addEventListener("visibilitychange", look);
 })();

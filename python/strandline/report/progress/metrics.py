@@ -47,7 +47,12 @@ class Metric:
 METRICS: tuple[Metric, ...] = tuple(
     Metric(f"{PREFIX}{name}", unit, text, part)
     for name, unit, text, part in (
-        ("frontier_lag_seconds", "s", "How far the query's output frontier is behind. Alert on it, and on the next one.", None),
+        (
+            "frontier_lag_seconds",
+            "s",
+            "How far the query's output frontier is behind. Alert on it, and on strandline_frontier_unmoved_seconds.",
+            None,
+        ),
         (
             "frontier_unmoved_seconds",
             "s",
@@ -62,7 +67,7 @@ METRICS: tuple[Metric, ...] = tuple(
         ("report_level", "1", "How much is reported: 0 none, 1 minimal, 2 advanced.", None),
         ("query_running", "1", "Whether the query runs: 1, or 0 when it has ended.", None),
         ("query_failed", "1", "Whether the query has ended with an error: 1 or 0.", None),
-        ("failed_reports", "{report}", "How many reports of the query could not be made. The log says why.", None),
+        ("failed_reports_total", "{report}", "How many reports of the query could not be made. The log says why.", None),
         ("report_age_seconds", "s", "How old the report is from which these figures come.", None),
         ("unreported_transforms", "{transform}", "How many transforms are not reported.", None),
         (

@@ -18,6 +18,8 @@ def registrar_after(given: Given, changes: Changes) -> RegistrarState:
     entries = registrar.entries
     values = {donor: entries[donor].changed(fenced=owner) for donor in given.ownership.donors if donor in entries}
     entry = _with_late_rows(given, _with_rows(given, _with_clock(given), changes))
+    if entry != given.entry:  # the name alone makes no commit
+        entry = entry.changed(name=given.settings.query_name or None)
     named = {}
     if NAMES_KEY not in registrar.values and (not registrar.values or len(given.settings.partition) > 1):
         named = {NAMES_KEY: BY_KEYS}

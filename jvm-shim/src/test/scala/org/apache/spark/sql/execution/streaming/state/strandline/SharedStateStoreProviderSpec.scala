@@ -3,9 +3,14 @@ package org.apache.spark.sql.execution.streaming.state.strandline
 import java.nio.file.Files
 import java.util.UUID
 
+import scala.collection.mutable
 import scala.util.Random
 
 import org.apache.hadoop.conf.Configuration
+import org.apache.logging.log4j.{Level, LogManager}
+import org.apache.logging.log4j.core.{LogEvent, Logger}
+import org.apache.logging.log4j.core.appender.AbstractAppender
+import org.apache.logging.log4j.core.config.{Configurator, Property}
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.classic
@@ -123,6 +128,33 @@ class SharedStateStoreProviderSpec extends StreamSpec {
     restarted.getReadStore(2, None)
     assert(contents(restarted.getStore(2)).size == 1001)
     assert(count(restarted, "loadedMapCacheHitCount") == 1 && count(restarted, "loadedMapCacheMissCount") == 1)
+  }
+
+  test("a query that continues is no warning, where Spark's store warns") {
+    val root = Files.createTempDirectory("strandline").toString
+    val first = opened(new SharedStateStoreProvider, root).getStore(0)
+    first.put(row(1, 1), row(1))
+    first.commit()
+    def warnings(provider: StateStoreProvider): Seq[String] = {
+      val told = mutable.Buffer.empty[String]
+      val appender = new AbstractAppender("told", null, null, true, Array.empty[Property]) {
+        override def append(event: LogEvent): Unit =
+          if (event.getLevel == Level.WARN) told += event.getMessage.getFormattedMessage
+      }
+      appender.start()
+      val state = classOf[HDFSBackedStateStoreProvider].getPackageName
+      val root = LogManager.getRootLogger.asInstanceOf[Logger]
+      root.addAppender(appender)
+      Configurator.setLevel(state, Level.WARN) // the tests' own setting shows no logs of Spark
+      try provider.getReadStore(1, None)
+      finally {
+        Configurator.setLevel(state, Level.OFF)
+        root.removeAppender(appender)
+      }
+      told.filter(_.contains("loadedMaps")).toSeq
+    }
+    assert(warnings(opened(new HDFSBackedStateStoreProvider, root)).size == 1)
+    assert(warnings(opened(new SharedStateStoreProvider, root)).isEmpty)
   }
 
   test("it refuses what Spark's store refuses, with the same message") {

@@ -5,7 +5,8 @@ from __future__ import annotations
 from strandline.channel import Channel, Commit
 from strandline.channel.statements.inputs import Input
 from strandline.errors import StrandlineError
-from strandline.report.explanation import Behind
+from strandline.report.ailments import Behind
+from strandline.report.unread.checkpoints import Position
 
 __all__ = ["UnreadRows"]
 
@@ -24,9 +25,10 @@ class UnreadRows:
     ...     channel = Channel.create(folder, pa.schema([time_field("time", int64)]), producers=["a"], at=0)
     ...     with channel.producer("a") as a:
     ...         _ = a.send(pa.table({"time": [3, 3]}, schema=channel.schema))
-    ...     found = UnreadRows(channel).after(Input(channel.table_id, 1, 0))
-    ...     found.commits, found.rows, found.exact
-    (2, 2, True)
+    ...     for taken in (None, (2, 0)):
+    ...         print(UnreadRows(channel).after(Input(channel.table_id, 1, 0, channel.path), taken))
+    at most 2 commits (2 rows) of ...
+    1 commit (2 rows) of ...
     """
 
     def __init__(self, channel: Channel) -> None:
@@ -46,20 +48,29 @@ class UnreadRows:
                 del self._rows[old]
         return rows
 
-    def after(self, read: Input) -> Behind | None:
-        """Return what comes after the position of a query; ``None`` if nothing does."""
+    def after(self, read: Input, taken: Position | None = None) -> Behind | None:
+        """Return what comes after the position of a query; ``None`` if nothing does.
+
+        Args:
+            read: How far it had read when it made its newest commit.
+            taken: How far it has read, by its checkpoint. If that is not known, it may have read everything: a batch without
+                results makes no commit.
+        """
         newest = self._channel.version
-        if read.commit > newest:
+        at, file = max((read.commit, read.file), taken or (0, 0))
+        if at > newest:
             return None
-        first = max(read.commit, newest - _MOST + 1)
+        first = max(at, newest - _MOST + 1)
         counts = []
         for version in range(first, newest + 1):
-            rows = self._of(version, read.file if version == read.commit else 0)
+            rows = self._of(version, file if version == at else 0)
             if rows is None:
                 break
             counts.append(rows)
         known = sum(counts) if len(counts) == newest + 1 - first else None
-        return Behind(self._channel.path, newest - read.commit + 1, known, first == read.commit)
+        if taken is None and first != at:
+            known = None  # it is at least, and at most
+        return Behind(self._channel.path, newest - at + 1, known, first == at and taken is not None, taken is None)
 
     def _of(self, version: int, file: int) -> int | None:
         """Return the number of rows of a commit from a file on; ``None`` if it is gone, cannot be read, or does not say it."""
