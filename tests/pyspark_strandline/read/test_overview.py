@@ -24,7 +24,7 @@ def test_frontiers_and_holds_in_sql(spark: Any, tmp_path: Path) -> None:
     assert [tuple(row) for row in found] == [("deep/two", 0, False, None), ("one", 0, False, None)]
     held = spark.read.format("strandline").option("show", "holds").load(str(tmp_path)).where("channel = 'one'")
     shown = held.select("producer", "time", "holdsFrontierBack", "sinceVersion").orderBy("producer").collect()
-    assert [tuple(row) for row in shown] == [("a", "4", False, 1), ("b", "0", True, 0)]
+    assert [tuple(row) for row in shown] == [("a", "4", False, 2), ("b", "0", True, 0)]
     by_path = spark.sql(f"SELECT count(*) FROM strandline.`{tmp_path}` WITH (show = 'frontiers')").collect()
     assert by_path == [(2,)]
     make_channel(tmp_path / "three", producers=("a",))

@@ -20,6 +20,7 @@ from strandline.delta.storage import LOG_DIR, ObjectStore, open_store
 from strandline.delta.table import Table
 from strandline.errors import ChannelError, StorageError, StrandlineError
 from strandline.ingest.late.late_table import check_storage
+from strandline.report.overview import frontiers
 from strandline.time.arrow import time_field
 from strandline.time.domain import parse_domain
 
@@ -299,3 +300,11 @@ def test_transactions_of_removed_commits_are_not_believed(place: Place) -> None:
     channel.log.store.create(f"{LOG_DIR}/{1:020d}.crc", json.dumps(said).encode())
     opened = Channel.open(path, place.options)
     assert (opened.transaction_version("other"), opened.transaction_version("query")) == (None, 1)
+
+
+def test_all_channels_of_a_folder_are_found(place: Place) -> None:
+    for name in ("lake/one", "lake/deep/two"):
+        create(place.at(name), place.options)
+    open_store(place.at("lake"), place.options).create("deep/notes.txt", b"no table")
+    found = frontiers(place.at("lake"), place.options).to_pylist()
+    assert [(row["channel"], row["timeInt64"], row["error"]) for row in found] == [("deep/two", 0, None), ("one", 0, None)]
