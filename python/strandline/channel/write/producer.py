@@ -24,6 +24,7 @@ from strandline.channel.statements.session import WriterSession
 from strandline.channel.statements.statement import ProducerState, Span, Statement, checked_state, copied_state
 from strandline.channel.write.capability import Capability
 from strandline.channel.write.file_writer import FileWriter, conform, file_writer
+from strandline.channel.write.registrar import hold_of
 from strandline.delta.data_file import DataFile
 from strandline.delta.errors import process_forked_object
 from strandline.errors import LogError, ProducerError, StrandlineError
@@ -446,13 +447,24 @@ class Producer:
         return outcome
 
     def _is_current(self, known: ProducerState) -> bool:
-        """Return whether nobody else has stated anything new for the producer.
+        """Return whether nobody else has stated the producer, but for :meth:`Channel.hold`.
 
-        :meth:`Channel.hold` repeats a statement, to clone what it holds. That changes nothing but its ``seq``.
+        That repeats a statement, to clone what it holds, and changes nothing but its ``seq``. Another session states the same
+        when it opens the name, also one of the same owner. So the commits in between say whose statements these are.
         """
-        if known.owner != self.owner:
+        if known.owner != self.owner or known.seq == self._seq:
+            return known.owner == self.owner
+        if known.seq < self._seq or known.holds != self._stated or known.state != self._stated_state:
             return False
-        return known.seq == self._seq or (known.holds == self._stated and known.state == self._stated_state)
+        left, version = known.seq - self._seq, self._snapshot.version
+        while left and version >= 0 and (commit := self._snapshot.log.read(version)) is not None:
+            stated = {} if commit.statement is None else commit.statement.statements
+            if self.name in stated:
+                if all(hold_of(other.state) is None for name, other in stated.items() if name != self.name):
+                    return False
+                left -= 1
+            version -= 1
+        return not left
 
     def _open(self) -> None:
         if os.getpid() != self._process:

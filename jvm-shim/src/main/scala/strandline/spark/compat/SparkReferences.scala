@@ -87,8 +87,8 @@ private[spark] object SparkReferences {
 
     private def declared(of: Class[_]): Set[String] = members.getOrElseUpdate(
       of,
-      // Reflection fails if the type of any member is missing, such as a class of protobuf in Spark 4.3. Java looks for a type when
-      // a member with it is used, so then the class file says which members there are.
+      // Reflection fails if the type of any member is missing, such as a class of protobuf in Spark 4.3. Java looks for a type
+      // when a member with it is used, so then the class file says which members there are.
       try
         (of.getDeclaredMethods.map(m => m.getName + Type.getMethodDescriptor(m)) ++ of.getDeclaredConstructors.map(c =>
           "<init>" + Type.getConstructorDescriptor(c)) ++
