@@ -152,9 +152,9 @@ def with_heartbeat(df: DataFrame) -> DataFrame:
 
 _FILES = ("csv", "json", "orc", "parquet", "text", "xml", "avro", "binaryfile")
 _BEGINS_LATER = {
-    **dict.fromkeys(_FILES, "modifiedafter *(->|=)"),
-    "delta": "starting(version|timestamp) *(->|=)",
-    "strandline": "starting(version|timestamp|frontier) *(->|=)",
+    **dict.fromkeys(_FILES, "(?!)"),  # a stream of files has no such option
+    "delta": "starting(version|timestamp) *(->|=) *(?!(0|snapshot|earliest)[,)}])[^ ,)}]",
+    "strandline": "starting(version|timestamp|frontier) *(->|=) *(?!(0|snapshot|earliest)[,)}])[^ ,)}]",
 }
 """Sources that a new checkpoint reads from the beginning, and their options that let them begin later."""
 
@@ -175,7 +175,7 @@ def _anew(plan: Any) -> Iterator[str]:
     begins_later = _BEGINS_LATER.get(source.lower())
     if begins_later is not None and not re.search(rf"\b{begins_later}", options, re.IGNORECASE):
         yield source
-    if source.lower() == "kafka" and re.search(r"\bstartingOffsets *(->|=) *earliest\b", options, re.IGNORECASE):
+    if source.lower() == "kafka" and re.search(r"\bstartingOffsets *(->|=) *(earliest\b|\{.*: *-2\b)", options, re.IGNORECASE):
         yield source
     for i in range(children.size()):
         yield from _anew(children.apply(i))

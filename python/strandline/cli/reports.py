@@ -9,8 +9,10 @@ import typer
 from strandline.channel import Channel
 from strandline.cli.arguments import AsJson, ChannelPath, Most, StorageOptions, storage_of
 from strandline.cli.output import line, print_json, print_table, progress, short
+from strandline.ingest.state.registrar_state import RegistrarState
 from strandline.report import explain
 from strandline.report import verify as verified
+from strandline.report.why import least_open
 from strandline.scope import Scope
 from strandline.time.time_text import parse_time
 
@@ -42,14 +44,14 @@ def why(
     """Say why a time is not closed: who holds it open, upstream to the end, and what would release it."""
     options = storage_of(storage)
     channel = Channel.open(path, options)
-    least = sorted(channel.frontier, key=channel.domain.sort_key)
-    if time is None and not least:
+    least = least_open(channel.progress, RegistrarState.of(channel.progress).entries)
+    if time is None and least is None:
         if as_json:
             print_json({"open": False})
         else:
             line(f"All times of {path} are closed: nothing comes any more.")
         return
-    asked = least[0] if time is None else parse_time(channel.domain, time, "TIME")
+    asked = least if time is None else parse_time(channel.domain, time, "TIME")
     scopes = [Scope.open(each, options) for each in scope or ()]
     answer = explain(channel, asked, storage=options, scopes=scopes, channels=upstream or (), most=most)
     if as_json:

@@ -313,6 +313,16 @@ def partition_of_another_query(partition: str, path: str, donor: str, query: str
     )
 
 
+def partition_is_hold(name: str, path: str) -> IngestError:
+    return IngestError(
+        "STRANDLINE_PARTITION_IS_HOLD",
+        f"The ingest has a partition {name!r}, and in {path} this is the name of a producer that holds a time (strandline hold). "
+        "Nothing of the batch was written.",
+        "Release the time with strandline drop, and hold it under another name (strandline hold --as). The name of a hold stays "
+        "taken: if the partition must have it, ingest into a new channel.",
+    )
+
+
 def partition_unknown(path: str, name: str, partitions: Iterable[str]) -> IngestError:
     return IngestError(
         "STRANDLINE_PARTITION_UNKNOWN",
@@ -435,8 +445,8 @@ def take_over_reads_again(path: str, donor: str, sources: str) -> IngestError:
 
 
 _BEGIN_LATER = (
-    "let the source begin where the other one ended (files: the option modifiedAfter, or move what was read to another folder; "
-    "Kafka: startingOffsets; Delta: startingVersion)"
+    "let the source begin where the other one ended (files: move what was read to another folder, and set "
+    "takeOver=fromBeginning; Kafka: startingOffsets; Delta: startingVersion)"
 )
 
 

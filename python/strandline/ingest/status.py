@@ -16,7 +16,7 @@ from strandline.ingest.rejoin import joins_at
 from strandline.ingest.state.parked_state import ParkedState
 from strandline.ingest.state.partition_state import states_of_partitions
 from strandline.ingest.state.query_entry import QueryEntry
-from strandline.ingest.state.registrar_state import RegistrarState
+from strandline.ingest.state.registrar_state import RegistrarState, held_names
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time
 from strandline.time.time_text import asked_time
@@ -140,7 +140,7 @@ class Status:
             elif not holders and self.frontier.closed(wanted):
                 lines.append(f"{domain.format(wanted)} is closed")
             elif not holders:
-                lines.append(f"{domain.format(wanted)} is open: the ingest itself holds {_shown(self.frontier)}")
+                lines.append(f"{domain.format(wanted)} is open: the ingest itself, or an operator, holds {_shown(self.frontier)}")
             first = f"{domain.format(wanted)} is open: "
             for p in holders:
                 lines.append(f"{first}{p.name} holds {_shown(p.holds)}, {p.delivered}")
@@ -191,7 +191,10 @@ def status_of(channel: Channel) -> Status:
     """Return the state of an ingest's partitions as of an opened channel's version. See :func:`status`."""
     frontier = channel.frontier
     partitions = []
-    producers = {name: known for name, known in channel.producers.items() if not name.startswith(OWN_PREFIX)}
+    apart = {*held_names(channel.progress)}
+    producers = {
+        name: known for name, known in channel.producers.items() if not name.startswith(OWN_PREFIX) and name not in apart
+    }
     states = dict(states_of_partitions(channel.progress, ((name, known.state) for name, known in producers.items())))
     rejoin = [name for name, state in states.items() if state.idle is not None and state.idle.rejoins]
     joins = joins_at(channel.progress, [name for name in rejoin if not producers[name].holds])

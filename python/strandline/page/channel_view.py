@@ -13,6 +13,7 @@ from strandline.delta.log import moment_of
 from strandline.delta.store_errors import without_secrets
 from strandline.errors import StrandlineError, printable
 from strandline.ingest.late.newest_aside import NewestAside
+from strandline.ingest.names import CORRECTIONS
 from strandline.ingest.state.partition_state import PartitionState
 from strandline.ingest.state.query_entry import QueryEntry
 from strandline.ingest.state.registrar_state import RegistrarState
@@ -21,7 +22,7 @@ from strandline.page.cursor import Cursor, texts
 from strandline.page.model import Aside, ChannelView, Distance, Holding, Late, Problem, RowsByTime
 from strandline.report.holders import kind_of
 
-__all__ = ["late_counts", "problem_of", "view_of"]
+__all__ = ["ingests_of", "late_counts", "problem_of", "view_of"]
 
 _BUCKETS = 60
 _MOST_MOVES = 12
@@ -43,8 +44,10 @@ def view_of(cursor: Cursor, id: str, label: str, *, most: int, now_ms: int, stal
     channel, progress, lead = cursor.channel, cursor.progress, cursor.lead
     frontier = progress.frontier
     stands = cursor.stands_since()
-    front = lead.least(frontier)
-    entries = _entries(cursor)
+    entries = ingests_of(cursor)
+    corrections = progress.get(CORRECTIONS) if entries else None
+    readmitted = () if corrections is None else corrections.holds  # late rows may come at any time, and nobody waits for them
+    front = lead.least([time for time in frontier if time not in readmitted] or frontier)
     key = channel.domain.sort_key
     states = [(name, state) for name, state in cursor.states if state.holds]
     registrar = progress.get(REGISTRAR)
@@ -84,7 +87,7 @@ def view_of(cursor: Cursor, id: str, label: str, *, most: int, now_ms: int, stal
     )
 
 
-def _entries(cursor: Cursor) -> Mapping[str, QueryEntry]:
+def ingests_of(cursor: Cursor) -> Mapping[str, QueryEntry]:
     """Return what ingests keep in the channel; nothing if it cannot be read (:func:`late_counts` says so)."""
     try:
         return RegistrarState.of(cursor.progress).entries

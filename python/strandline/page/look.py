@@ -17,12 +17,13 @@ from strandline.delta.store_errors import without_secrets
 from strandline.errors import ScopeError, StrandlineError, printable
 from strandline.ingest.names import late_path_beside
 from strandline.ingest.state.registrar_state import RegistrarState
-from strandline.page.channel_view import late_counts, problem_of, view_of
+from strandline.page.channel_view import ingests_of, late_counts, problem_of, view_of
 from strandline.page.cursor import Cursor
 from strandline.page.graph import Shown, graph_of
 from strandline.page.late import LateTables
 from strandline.page.model import Attention, ChannelView, Culprit, LateTableView, Page, Problem, Since
 from strandline.report import Explanation, explain
+from strandline.report.why import least_open
 from strandline.scope import Scope
 from strandline.time.domain import Time
 
@@ -255,7 +256,9 @@ class _Why:
         self._not_before = self._again = 0.0
 
     def update(self, cursor: Cursor, opened: list[Channel], scopes: list[Scope], storage: dict[str, str] | None) -> None:
-        least = next(iter(cursor.progress.frontier))
+        least = least_open(cursor.progress, ingests_of(cursor))
+        if least is None:
+            return
         asked = least, frozenset(name for name, state in cursor.states if least in state.holds)
         now = time.monotonic()
         if now < self._not_before or (asked == self._asked and now < self._again):

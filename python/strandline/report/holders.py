@@ -14,11 +14,12 @@ from strandline.ingest import Status
 from strandline.ingest.cancel import Manifests
 from strandline.ingest.late.newest_aside import NewestAside
 from strandline.ingest.names import CORRECTIONS, PARKED
+from strandline.ingest.policies.manifest_table import ManifestTable
 from strandline.ingest.state.registrar_state import RegistrarState
 from strandline.ingest.status import PartitionStatus, status_of
 from strandline.report.ailments import called, moment
 from strandline.report.history import History
-from strandline.report.shell_words import command, drop_command
+from strandline.report.shell_words import command, drop_command, shell_word
 from strandline.time.domain import Time, TimeDomain
 
 __all__ = ["Described", "Describer", "kind_of"]
@@ -164,7 +165,7 @@ class Describer:
             if "idle(" in policy
             else "or a policy with idle(…), which does not wait for silent partitions"
         )
-        announced = _announced(memory.get("own"), self._channel.domain)
+        announced = _announced(memory.get("own"), outside_domain(self._channel))
         if announced is not None:
             what, release = self._lacking(partition.name, announced, opens)
             return Described("partition", f"{what}, {partition.delivered}; {query}", f"{runs}: {release}", drop)
@@ -190,6 +191,11 @@ class Describer:
         if lacking is None or found is None:
             return announced, "the missing rows; or count them as cancelled in the manifest, for the next batch"
         asked = [each for each in lacking if opens(each.at)]
+        if not asked and (may := self._still_announced(found[1], opens)):
+            return (
+                f"its manifest, a channel, may still announce rows at {may} and later",
+                f"the producers of that channel: strandline why {shell_word(found[1].path)}",
+            )
         if not asked:
             return (
                 "its manifest was changed since its last batch, and waits for no row there any more",
@@ -203,6 +209,12 @@ class Describer:
             return what, f"the missing rows; or, {first}, then: {command('cancel', path)}"
         words = [word for each in asked[:_MOST_CANCELLED] for word in (name, each.shown, str(each.cancelled + each.rows))]
         return what, f"the missing rows; or, if they never come: {command('cancel', path, *words)}"
+
+    def _still_announced(self, table: ManifestTable, opens: Callable[[Time], bool]) -> str:
+        """Return the least times at which a growing manifest may announce rows, if they keep the asked time open."""
+        outside, apart = outside_domain(self._channel), self._channel.domain is not outside_domain(self._channel)
+        times = [time for time in table.still_to_announce() if opens((time, 0) if apart else time)]
+        return ", ".join(map(outside.format, times))
 
     def _last_batch(self, owner: WriterSession) -> str:
         """Return when an ingest's query last committed, in words. Its process may live on without it, as that of a notebook."""
@@ -246,6 +258,13 @@ def _repair(newest: NewestAside) -> str:
 
 def _gone(owner: WriterSession) -> str:
     return f"its process is gone ({owner})"
+
+
+def outside_domain(channel: Channel) -> TimeDomain:
+    """Return the domain of the times that an ingest's rows have outside: without the coordinate of corrections."""
+    domain = channel.domain
+    has_corrections = [name for name, _ in domain.coordinates] == ["event", "correction"] and CORRECTIONS in channel.producers
+    return domain.coordinates[0][1] if has_corrections else domain
 
 
 def _announced(own: Any, domain: TimeDomain) -> str | None:

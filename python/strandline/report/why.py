@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from strandline.channel import Channel
+from strandline.channel import Channel, Progress
 from strandline.channel.progress.query_producer_state import is_query, named
 from strandline.channel.statements.statement import REGISTRAR
 from strandline.errors import StrandlineError
+from strandline.ingest.names import CORRECTIONS
 from strandline.report import errors
 from strandline.report.ailments import Causes, Holder, called
 from strandline.report.explanation import Explanation
@@ -22,7 +23,7 @@ from strandline.scope import Scope
 from strandline.time.domain import Time, TimeDomain
 from strandline.time.time_text import asked_time
 
-__all__ = ["explain"]
+__all__ = ["explain", "least_open"]
 
 _MOST_DEPTH = 40
 _MOST_CHANNELS = 100
@@ -91,6 +92,21 @@ def explain(
     opened = [asked, *(each if isinstance(each, Channel) else Channel.open(each, storage) for each in channels)]
     graph = QueryGraph(storage, scopes, opened, follow=follow)
     return _Search(asked, asked_time(asked.domain, time), graph, most, history).explanation()
+
+
+def least_open(progress: Progress, ingests: Collection[str]) -> Time | None:
+    """Return the least open time for which somebody waits; ``None`` if everything is closed.
+
+    An ingest with corrections keeps the right to readmit late rows at any time. That waits for nobody, so it comes last.
+
+    Args:
+        progress: The progress of a channel.
+        ingests: The queries that are ingests of it.
+    """
+    corrections = progress.get(CORRECTIONS) if ingests else None
+    least = sorted(progress.frontier, key=progress.domain.sort_key)
+    waited = [time for time in least if corrections is None or time not in corrections.holds]
+    return next(iter(waited or least), None)
 
 
 class _Search:

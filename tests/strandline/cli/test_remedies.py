@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from ingest_bench import SCHEMA, Bench
+from page_channels import look
 from strandline.channel import CapabilityError, Channel
 from strandline.cli.__main__ import main
-from strandline.ingest import IngestError, Settings, cancel, idle, manifest, ordered
+from strandline.ingest import IngestError, Settings, cancel, idle, manifest, ordered, status
 from strandline.report import explain, verify
 from strandline.time.domain import product
 from typed import typed
@@ -201,3 +202,32 @@ def test_late_rows_come_back_by_a_command(tmp_path: Path) -> None:
     assert ran("publish-late", bench.settings.path, "--yes", "--json") == 0
     assert ran("readmit", bench.settings.path, "--yes") == 0
     assert len(bench.rows()) == 2
+
+
+def test_a_hold_is_no_partition_and_the_registrar_does_not_wait_for_it(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ordered())
+    bench.run((5, "a", 0), (7, "b", 0))
+    assert ran("hold", bench.settings.path, 6, "--yes") == 0
+    bench.run((20, "a", 1), (30, "b", 1))
+    found = status(bench.settings.path)
+    assert ([each.name for each in found.partitions], list(found.frontier)) == (["a", "b"], [6])
+    assert ran("drop", bench.settings.path, "operator", "--yes") == 0
+    assert list(bench.channel.frontier) == [20]
+    assert ran("hold", bench.settings.path, 25, "--yes") == 0
+    with pytest.raises(IngestError, match="STRANDLINE_PARTITION_IS_HOLD"):
+        bench.run((40, "operator-2", 0))
+    assert list(bench.channel.frontier) == [20]
+
+
+def test_why_of_a_channel_with_corrections_names_who_is_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    policy = manifest({("a", 2): 1, ("b", 2): 1})
+    policy.save(f"{tmp_path}/m", Settings.of(str(tmp_path / "channel"), SCHEMA, time="t", partition="p", policy=policy))
+    bench = Bench(tmp_path, policy, corrections=True)
+    bench.run((2, "a", 0))
+    assert ran("why", bench.settings.path) == 0
+    shown = capsys.readouterr().out
+    assert "waits for partition b" in shown
+    assert typed(shown, "cancel") == 0
+    assert not explain(bench.settings.path, ((2, 0))).open
+    [view] = look(bench.settings.path).channels
+    assert [each.name for each in view.culprits] == ["strandline:corrections"]  # nobody else is left

@@ -20,9 +20,9 @@ from strandline.channel.write.create import checked_names
 from strandline.time.antichain import Antichain, canonical_times
 from strandline.time.domain import Time
 
-__all__ = ["Hold", "delay", "hold", "hold_of", "register", "seal"]
+__all__ = ["HOLD", "Hold", "delay", "hold", "hold_of", "register", "seal"]
 
-_HOLD = "strandline:hold"
+HOLD = "strandline:hold"
 """The key in a producer's state that says that it only holds times for somebody."""
 
 
@@ -34,7 +34,7 @@ class Hold(NamedTuple):
 
     def state(self) -> dict[str, object]:
         """Return the state of the producer."""
-        return {_HOLD: {"by": self.by, "at": self.at}}
+        return {HOLD: {"by": self.by, "at": self.at}}
 
 
 def hold_of(state: object) -> Hold | None:
@@ -43,7 +43,7 @@ def hold_of(state: object) -> Hold | None:
     >>> hold_of(Hold("ann@host", 5).state()), hold_of({"n": 7})
     (Hold(by='ann@host', at=5), None)
     """
-    told = state.get(_HOLD) if isinstance(state, dict) else None
+    told = state.get(HOLD) if isinstance(state, dict) else None
     if not isinstance(told, dict) or not isinstance(told.get("by"), str) or type(told.get("at")) is not int:
         return None
     return Hold(told["by"], told["at"])

@@ -25,7 +25,7 @@ from strandline.delta.table import open_delta, refuse_misread
 from strandline.ingest import drop_partitions, forget_partitions, rejoin_partitions, status
 from strandline.ingest.names import partition_name_problem
 from strandline.ingest.state.partition_state import PartitionState
-from strandline.ingest.state.registrar_state import RegistrarState, own_names
+from strandline.ingest.state.registrar_state import RegistrarState, held_names, own_names
 from strandline.report.holders import Describer
 from strandline.report.shell_words import drop_command
 from strandline.time.domain import timestamp
@@ -222,7 +222,8 @@ def _free_name(channel: Channel, wanted: str | None) -> str:
 
 def _known(channel: Channel, name: str) -> ProducerState:
     state = channel.producers.get(name)
-    own = own_names(channel.progress) if RegistrarState.of(channel.progress).entries else frozenset()
+    own = {*own_names(channel.progress)} if RegistrarState.of(channel.progress).entries else set[str]()
+    own -= {*held_names(channel.progress)}
     if state is None or name in own:
         known = sorted(each for each in channel.producers if each not in own)
         raise errors.producer_unknown(channel.path, name, known)

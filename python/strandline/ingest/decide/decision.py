@@ -86,7 +86,7 @@ def _append(given: Given, changes: Changes, released: Released) -> Append:
         take_over=True,  # the ownership was checked, so that no other session of these producers is live that may not be fenced
         follow=True,
         seal=_seals(given),
-        apart=[name for name in {*given.states.own, *holds} if name.startswith(OWN_PREFIX)],
+        apart=[*{*given.states.own, *(name for name in holds if name.startswith(OWN_PREFIX))}],
         donors=changes.donors,
     )
 

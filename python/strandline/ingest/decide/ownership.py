@@ -15,7 +15,7 @@ from strandline.ingest import errors
 from strandline.ingest.decide.batch import Batch
 from strandline.ingest.names import CORRECTIONS
 from strandline.ingest.settings import Settings
-from strandline.ingest.state.registrar_state import RegistrarState
+from strandline.ingest.state.registrar_state import RegistrarState, held_names
 
 __all__ = ["Ownership"]
 
@@ -63,6 +63,9 @@ class Ownership:
         by = self._entry.fenced_by
         if by is not None and (self._batch.entered or not self._settings.take_over):
             raise errors.ingest_fenced(self._query, self._settings.path, by)
+        for name in held_names(self._progress):
+            if name in self._batch.seen or name in self._batch.named or name in self._batch.announced:
+                raise errors.partition_is_hold(name, self._settings.path)
         for donor in self.donors:
             # A restarted query states only the producers that it moves. The others still have the dead session.
             for name in [self._example[donor], *self._live(donor)]:

@@ -27,10 +27,10 @@ def purge_late_rows(
     late_path: str | None = None,
     now: datetime | None = None,
 ) -> int:
-    """Delete the rows of a late table that arrived before a moment. This cannot be taken back, and VACUUM frees the space.
+    """Delete the rows of a late table that arrived before a moment. This cannot be taken back.
 
-    The channel keeps the counts. Rows that were not readmitted cannot be readmitted any more. An ingest with ``late_retention``
-    calls this by itself.
+    Their files stay below ``_staged/``, which VACUUM skips (docs/ingest.md). The channel keeps the counts. Rows that were not
+    readmitted cannot be readmitted any more. An ingest with ``late_retention`` calls this by itself.
 
     Args:
         path: The channel's path.

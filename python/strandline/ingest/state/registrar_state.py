@@ -9,12 +9,13 @@ from typing import Any
 
 from strandline.channel import Commit, Progress
 from strandline.channel.statements.statement import REGISTRAR
+from strandline.channel.write.registrar import HOLD, hold_of
 from strandline.ingest import errors
 from strandline.ingest.names import BY_KEYS, CORRECTIONS, NAMES_KEY, PARKED
 from strandline.ingest.state.query_entry import QueryEntry
 from strandline.json_value import JsonObject
 
-__all__ = ["RegistrarState", "own_names"]
+__all__ = ["RegistrarState", "held_names", "own_names"]
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,12 @@ class RegistrarState:
 
 
 def own_names(progress: Progress) -> list[str]:
-    """Return the producers that are not partitions: those that ingests have in addition."""
+    """Return the producers that are not partitions: those that ingests have in addition, and those of ``strandline hold``."""
     names = [CORRECTIONS, PARKED, *(f"{PARKED}:{query}" for query in RegistrarState.of(progress).values)]
-    return [name for name in names if progress.get(name) is not None]
+    return [*(name for name in names if progress.get(name) is not None), *held_names(progress)]
+
+
+def held_names(progress: Progress) -> list[str]:
+    """Return the producers that :meth:`Channel.hold` has made."""
+    names = [name for name, _ in progress.remembering(HOLD)]
+    return [name for name in names if (known := progress.get(name)) is not None and hold_of(known.state) is not None]
