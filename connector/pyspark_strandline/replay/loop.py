@@ -169,8 +169,8 @@ def replay_loop(
     if on_divergence not in ("abort", "report", "restamp"):
         raise errors.option_invalid_divergence(on_divergence)
     plain = {name.removeprefix("storage."): value for name, value in (storage or {}).items()} or None
-    paths = {name: os.fspath(path) for name, path in channels.items()}
-    folder = ReplayFolder(into, [location_of(path) for path in paths.values()])
+    paths = {name: location_of(path) for name, path in channels.items()}  # absolute
+    folder = ReplayFolder(into, paths.values())
     links = [name for name in feedback if name not in (events or {})] if record else []
     sides: dict[str, Compared] = {
         name: Originals(paths[name], plain) if name in links else Channel.open(paths[name], plain) for name in feedback
@@ -179,7 +179,7 @@ def replay_loop(
         if (violation := verify(paths[name], plain).violation) is not None:
             raise errors.recording_damaged(name, paths[name], str(violation))
     what = {
-        "channels": {name: location_of(path) for name, path in paths.items()},
+        "channels": paths,
         "feedback": {name: distances(CLOCK, by if isinstance(by, Mapping) else {"": by}) for name, by in feedback.items()},
         "record": links,
         "events": dict(events or {}),
