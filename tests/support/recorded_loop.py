@@ -215,7 +215,6 @@ def record_loop(spark: Any, folder: Path, shape: Shape, settings: Settings) -> A
         domain=CLOCK,
         record=shape.records,
         events=shape.events or None,
-        resume=True,
         **settings.options,
     )
     made = body(shape, loop)

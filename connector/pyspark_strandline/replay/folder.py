@@ -79,6 +79,12 @@ class ReplayFolder:
         """State when the replay has ended."""
         self._write(self._known() | {"ended": _now()})
 
+    def kept(self, field: str, value: Any) -> Any:
+        """State a value of the replay, as JSON, unless one was stated before. Return the one that is stated."""
+        known = {field: value} | self._known()
+        self._write(known)
+        return known[field]
+
     def _known(self) -> dict[str, Any]:
         try:
             known = json.loads((self.path / _MARK).read_text(encoding="utf-8"))

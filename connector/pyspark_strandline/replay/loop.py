@@ -169,28 +169,29 @@ def replay_loop(
     if on_divergence not in ("abort", "report", "restamp"):
         raise errors.option_invalid_divergence(on_divergence)
     plain = {name.removeprefix("storage."): value for name, value in (storage or {}).items()} or None
-    paths = {name: os.fspath(path) for name, path in channels.items()}
-    folder = ReplayFolder(into, [location_of(path) for path in paths.values()])
+    paths = {name: location_of(path) for name, path in channels.items()}  # absolute
+    folder = ReplayFolder(into, paths.values())
     links = [name for name in feedback if name not in (events or {})] if record else []
     sides: dict[str, Compared] = {
         name: Originals(paths[name], plain) if name in links else Channel.open(paths[name], plain) for name in feedback
     }
-    for name in links if verified else ():
-        if (violation := verify(paths[name], plain).violation) is not None:
-            raise errors.recording_damaged(name, paths[name], str(violation))
     what = {
-        "channels": {name: location_of(path) for name, path in paths.items()},
+        "channels": paths,
         "feedback": {name: distances(CLOCK, by if isinstance(by, Mapping) else {"": by}) for name, by in feedback.items()},
         "record": links,
         "events": dict(events or {}),
         "onDivergence": on_divergence,
     }
     folder.begin(what, resume=resume)
+    for name in links if verified else ():
+        if (violation := verify(paths[name], plain).violation) is not None:
+            raise errors.recording_damaged(name, paths[name], str(violation))
     run = _Run(spark, paths, body, folder, feedback, links, dict(events or {}), plain, options)
     compared = ReplayedLinks(sides, links, feedback, folder.path / "replayed", most, plain)
     found = run.whole(compared, stops=on_divergence == "abort")
     if found.first is not None and on_divergence == "restamp" and links:
         since = min([found.first[1], *compared.common])  # from there on the recording of some link has nothing
+        since = CLOCK.from_json(folder.kept("restamped", CLOCK.to_json(since)))  # a recording may have grown since then
         found = LoopReplay(found.links, run.restamped(since), since, found.hints)
     folder.ended()
     if found.first is not None and on_divergence == "abort":

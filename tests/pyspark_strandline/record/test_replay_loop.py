@@ -183,6 +183,7 @@ def test_the_folder_says_whether_a_replay_has_ended(tmp_path: Path) -> None:
     folder.begin({"part": 1}, resume=True)
     folder.started()
     assert "has not ended" in refusal()
+    assert [folder.kept("restamped", each) for each in ([1, 0, 0], [2, 0, 0])] == [[1, 0, 0]] * 2
 
 
 @pytest.mark.drawn
