@@ -17,7 +17,7 @@ FORBIDDEN = {"pyspark", "pandas", "deltalake", "pyspark_strandline"}
 CORE = ("strandline.errors", "strandline.time", "strandline.tracker", "strandline.dataflow", "strandline.testing")
 
 FLOORS = [
-    ["strandline.errors", "strandline.json_value"],
+    ["strandline.errors", "strandline.json_value", "strandline.spark_offsets"],
     ["strandline.time"],
     ["strandline.tracker", "strandline.delta"],
     ["strandline.channel.batch", "strandline.channel.errors"],

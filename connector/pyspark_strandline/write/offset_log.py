@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 
 from pyspark_strandline.write.checkpoint_store import checkpoint_store
-from strandline.report.unread import offset_lines
+from strandline.spark_offsets import offset_lines
 
 __all__ = ["ends_in_first_snapshot", "newest_read_moment_ms", "read_moment_ms"]
 

@@ -11,8 +11,9 @@ from strandline.channel import Channel, ProducerState
 from strandline.channel.progress.query_producer_state import QueryProducerState
 from strandline.delta.storage import Store, open_store, storage_of
 from strandline.errors import StrandlineError
+from strandline.spark_offsets import offset_lines
 
-__all__ = ["Checkpoints", "Position", "offset_lines"]
+__all__ = ["Checkpoints", "Position"]
 
 _LIMIT = 1 << 26
 _NO_OFFSET = "-"
@@ -74,21 +75,6 @@ class _Known:
         text = store.read(f"offsets/{newest}", _LIMIT) if newest >= 0 else None
         lines = offset_lines(text) if text is not None and metadata.get("id") == query else None
         self._batch, self.positions = newest, _positions(lines[1:]) if lines else {}
-
-
-def offset_lines(text: bytes) -> list[str] | None:
-    """Return the lines of a file of Spark's offset log: one of metadata, then one for each source.
-
-    Spark writes the version of the log's form before them. In version 2 each source's line begins with the source's id. The
-    result is ``None`` for another version.
-
-    >>> offset_lines(b'v1\\n{}\\n{"commit": 3}'), offset_lines(b'v2\\n{}\\n0:{"commit": 3}'), offset_lines(b"v9")
-    (['{}', '{"commit": 3}'], ['{}', '{"commit": 3}'], None)
-    """
-    version, *lines = text.decode("utf-8", "replace").rstrip("\n").split("\n")
-    if version == "v1":
-        return lines
-    return [*lines[:1], *(line.partition(":")[2] for line in lines[1:])] if version == "v2" else None
 
 
 def _positions(lines: list[str]) -> dict[str, Position]:
