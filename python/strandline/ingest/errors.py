@@ -468,8 +468,8 @@ def query_unknown(query: str, path: str, queries: Iterable[str]) -> IngestError:
 def rejoin_impossible(name: str, path: str, holds: str) -> IngestError:
     return IngestError(
         "STRANDLINE_REJOIN_IMPOSSIBLE",
-        f"Partition {name!r} of {path} holds {holds}, and no other partition of its ingest holds an earlier time. So the "
-        "frontier has passed the times before that, and what is closed is not opened again. Nothing was written.",
+        f"Partition {name!r} of {path} holds {holds}, and no other partition of its ingest holds an earlier time. A "
+        "partition rejoins where those are, and not before them. Nothing was written.",
         "If the channel has corrections, readmit(path, where=…) adds the rows that were set aside. Otherwise ingest the "
         "stream into a new channel, and let the readers change to it.",
     )

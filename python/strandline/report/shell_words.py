@@ -33,7 +33,9 @@ def command(name: str, path: str, *words: str) -> str:
         words: Its further arguments.
 
     >>> command("drop", "/lake/flights", "a; rm -rf ~"), command("drop", "-lake", "a"), command("seal", "/lake")
-    ("strandline drop /lake/flights -- 'a; rm -rf ~'", 'strandline drop ./-lake a', 'strandline seal /lake')
+    ("strandline drop /lake/flights 'a; rm -rf ~'", 'strandline drop ./-lake a', 'strandline seal /lake')
+    >>> command("drop", "/lake/flights", "-x")
+    'strandline drop /lake/flights -- -x'
     >>> command("drop", "/lake/flights", "\\ud800")
     'drop it in a program: no command line takes its name, which has half a character'
     """
@@ -41,7 +43,7 @@ def command(name: str, path: str, *words: str) -> str:
         shown = [shell_word(f"./{path}" if path.startswith("-") else path), *map(shell_word, words)]
     except UnicodeEncodeError:
         return f"{name} it in a program: no command line takes its name, which has half a character"
-    if not all(map(str.isalnum, words)):
+    if any(word.startswith("-") for word in words):
         shown.insert(1, "--")
     return f"strandline {name} {' '.join(shown)}"
 
