@@ -321,7 +321,7 @@ def test_the_drop_command_of_a_name_with_control_characters_is_one_that_a_shell_
     channel = make(tmp_path / "c d", producers=[name])
     command = str(explain(channel, 5)).partition("strandline drop ")[2].partition(".\n")[0]
     said = subprocess.run(["bash", "-c", f"printf '%s\\0' {command}"], capture_output=True, check=True).stdout
-    assert said.decode().split("\0")[:-1] == [channel.path, "--", name]
+    assert said.decode().split("\0")[:-1] == [channel.path, name]
 
 
 def test_a_name_with_half_a_character_has_no_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
