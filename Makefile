@@ -140,7 +140,8 @@ bench: setup $(KAFKA) ## every benchmark; makes benchmarks/RESULTS.md (two hours
 	$(BIN)/python benchmarks/run_all.py $(ARGS)
 
 wheel: setup ## the distribution, the shims of all Spark lines inside
-	STRANDLINE_ALL_SPARKS=1 $(BIN)/python -m build --outdir dist .
+	$(BIN)/python tools/build_shim.py --spark 4.3.0
+	$(BIN)/python -m build --outdir dist .
 
 docs: setup ## the documentation as a site, in site/
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[docs]"

@@ -60,9 +60,14 @@ def digest(paths: list[Path]) -> str:
     return found.hexdigest()
 
 
+def jars_of(spark: str) -> list[Path]:
+    """Return the jars of a version's line that there are."""
+    return list(JARS.glob(f"strandline-spark-{line_of(spark)}_*.jar"))
+
+
 def stamp(spark: str = SPARKS[0]) -> str | None:
     """Return the digests of a line's jar and its sources, kept beside it; ``None`` unless there is exactly this version's jar."""
-    jars = list(JARS.glob(f"strandline-spark-{line_of(spark)}_*.jar"))
+    jars = jars_of(spark)
     if len(jars) != 1 or not jars[0].name.endswith(f"-{version()}.jar"):
         return None
     return f"jar {digest(jars)}\nsources {digest(sources())}\n"

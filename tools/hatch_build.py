@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -20,10 +19,11 @@ class ShimBuildHook(BuildHookInterface):
             return
         root = Path(self.root)
         sys.path.insert(0, str(root / "tools"))
-        from build_shim import SPARKS, line_of
+        from build_shim import SPARKS, is_fresh, jars_of
 
-        # The other lines need half a gigabyte of Spark, which `make wheel` fetches.
-        for spark in SPARKS if os.environ.get("STRANDLINE_ALL_SPARKS") else SPARKS[:1]:
-            subprocess.run([sys.executable, str(root / "tools" / "build_shim.py"), "--spark", spark], check=True, cwd=root)
-            if not list((root / "connector" / "pyspark_strandline" / "jars").glob(f"strandline-spark-{line_of(spark)}_*.jar")):
-                raise RuntimeError(f"the shim for {spark} was compiled, but its jar is not in connector/pyspark_strandline/jars")
+        subprocess.run([sys.executable, str(root / "tools" / "build_shim.py")], check=True, cwd=root)
+        if not jars_of(SPARKS[0]):
+            raise RuntimeError("the shim was compiled, but its jar is not in connector/pyspark_strandline/jars")
+        for spark in SPARKS[1:]:  # these need half a gigabyte of Spark, which `make wheel` fetches before
+            if jars_of(spark) and not is_fresh(spark):
+                raise RuntimeError(f"the jar for Spark {spark} is of other sources: python tools/build_shim.py --spark {spark}")

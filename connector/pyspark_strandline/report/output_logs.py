@@ -52,11 +52,15 @@ class OutputLogs:
         return {output: frontier for output in self._paths if (frontier := self._frontier(output)) is not None}
 
     def set_aside(self) -> dict[str, int] | None:
-        """Return how many rows an ingest has set aside, by each reason that there is; ``None`` if that is not known."""
-        if not self.is_ingest or self._frontier("rows") is None:
+        """Return how many rows an ingest has set aside, by each reason that there is; ``None`` if that is not known.
+
+        This is as of the version at which :meth:`frontiers` was asked last.
+        """
+        channel = self._channels.get("rows")
+        if not self.is_ingest or channel is None:
             return None
         try:
-            by = RegistrarState.of(self._channels["rows"].progress).entry(self._query).aside_by or {}
+            by = RegistrarState.of(channel.progress).entry(self._query).aside_by or {}
         except StrandlineError:
             return None
         return {**dict.fromkeys(REASONS[1:], 0), **by}

@@ -156,7 +156,8 @@ _BEGINS_LATER = {
     "delta": "starting(version|timestamp) *(->|=) *(?!(0|snapshot|earliest)[,)}])[^ ,)}]",
     "strandline": "starting(version|timestamp|frontier) *(->|=) *(?!(0|snapshot|earliest)[,)}])[^ ,)}]",
 }
-"""Sources that a new checkpoint reads from the beginning, and their options that let them begin later."""
+"""Sources that a new checkpoint reads from the beginning, and their options that let them begin later. Kafka's begin at the end
+unless they are told; offsets for each of its partitions are what a user has stated, also -2 for a topic that was made anew."""
 
 
 def _from_beginning(df: DataFrame) -> list[str]:
@@ -175,7 +176,7 @@ def _anew(plan: Any) -> Iterator[str]:
     begins_later = _BEGINS_LATER.get(source.lower())
     if begins_later is not None and not re.search(rf"\b{begins_later}", options, re.IGNORECASE):
         yield source
-    if source.lower() == "kafka" and re.search(r"\bstartingOffsets *(->|=) *(earliest\b|\{.*: *-2\b)", options, re.IGNORECASE):
+    if source.lower() == "kafka" and re.search(r"\bstartingOffsets *(->|=) *earliest\b", options, re.IGNORECASE):
         yield source
     for i in range(children.size()):
         yield from _anew(children.apply(i))

@@ -36,7 +36,7 @@ from strandline.time.antichain import Antichain
 from strandline.time.domain import Time, TimeDomain
 from strandline.time.time_text import asked_time
 
-__all__ = ["Lacking", "Manifests", "cancel"]
+__all__ = ["Lacking", "Manifests", "cancel", "outside_domain"]
 
 
 def cancel(
@@ -126,7 +126,7 @@ class Manifests:
     def judges(self) -> list[_Judge]:
         """The queries whose policies have manifests. Raises the errors of reading these."""
         channel, found = self._channel, list[_Judge]()
-        outer = _outer(channel)
+        outer = outside_domain(channel)
         for query, entry in RegistrarState.of(channel.progress).entries.items():
             if entry.fenced is not None or "manifest(" not in (entry.policy or ""):
                 continue
@@ -307,8 +307,8 @@ def _manifest_in(policy: Policy | None) -> Manifest | None:
     return policy
 
 
-def _outer(channel: Channel) -> TimeDomain:
-    """Return the domain of an ingest's own times: with corrections, the channel's has one more coordinate."""
+def outside_domain(channel: Channel) -> TimeDomain:
+    """Return the domain of the times that an ingest's rows have outside: without the coordinate of corrections."""
     return channel.domain.coordinates[0][1] if CORRECTIONS in channel.producers else channel.domain
 
 

@@ -124,6 +124,7 @@ class Ingest:
             columns=columns,
             clock_ms=clock_ms,
             tick=tick,
+            sealed=channel.sealed,
         )
 
     def _holds(

@@ -340,6 +340,16 @@ def partition_unknown_in_ingest(name: str, partitions: Iterable[str]) -> IngestE
     )
 
 
+def partition_unknown_in_sealed(name: str, partitions: Iterable[str]) -> IngestError:
+    return IngestError(
+        "STRANDLINE_PARTITION_UNKNOWN",
+        f"Partition {name!r} cannot join, because the channel is sealed. Its partitions: {_some(partitions)}. Nothing of the "
+        "batch was written.",
+        "Leave the rows of this partition out of the stream, with a filter, and ingest them into another channel. A sealed "
+        "channel stays sealed.",
+    )
+
+
 def partition_unknown_owner(path: str, name: str) -> IngestError:
     return IngestError(
         "STRANDLINE_PARTITION_UNKNOWN",

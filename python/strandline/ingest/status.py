@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 
 from strandline.channel import Channel
 from strandline.errors import StrandlineError, printable
 from strandline.ingest.late.late_table import check_storage, is_published, pending
 from strandline.ingest.late.lateness import MOVES_NOTHING
-from strandline.ingest.late.newest_aside import NewestAside
+from strandline.ingest.late.newest_aside import NewestAside, shown_ms
 from strandline.ingest.names import OWN_PREFIX, PARKED
 from strandline.ingest.rejoin import joins_at
 from strandline.ingest.state.parked_state import ParkedState
@@ -57,9 +56,8 @@ class PartitionStatus:
         more += f"; it has rejoined, as generation {self.generation}" if self.generation > 1 else ""
         if self.last_ms is None:
             return f"no rows so far{more}"
-        moment = datetime.fromtimestamp(self.last_ms / 1000, timezone.utc).isoformat().replace("+00:00", "Z")
         idle = "; idle, but no other partition of this ingest holds a later time" if self.idle_since is not None else ""
-        return f"last rows at {moment}{idle}{more}"
+        return f"last rows at {shown_ms(self.last_ms)}{idle}{more}"
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from strandline.channel.statements.statement import REGISTRAR
 from strandline.channel.write.registrar import hold_of
 from strandline.errors import StrandlineError
 from strandline.ingest import Status
-from strandline.ingest.cancel import Manifests
+from strandline.ingest.cancel import Manifests, outside_domain
 from strandline.ingest.late.newest_aside import NewestAside
 from strandline.ingest.names import CORRECTIONS, PARKED
 from strandline.ingest.policies.manifest_table import ManifestTable
@@ -212,7 +212,8 @@ class Describer:
 
     def _still_announced(self, table: ManifestTable, opens: Callable[[Time], bool]) -> str:
         """Return the least times at which a growing manifest may announce rows, if they keep the asked time open."""
-        outside, apart = outside_domain(self._channel), self._channel.domain is not outside_domain(self._channel)
+        outside = outside_domain(self._channel)
+        apart = outside != self._channel.domain
         times = [time for time in table.still_to_announce() if opens((time, 0) if apart else time)]
         return ", ".join(map(outside.format, times))
 
@@ -258,13 +259,6 @@ def _repair(newest: NewestAside) -> str:
 
 def _gone(owner: WriterSession) -> str:
     return f"its process is gone ({owner})"
-
-
-def outside_domain(channel: Channel) -> TimeDomain:
-    """Return the domain of the times that an ingest's rows have outside: without the coordinate of corrections."""
-    domain = channel.domain
-    has_corrections = [name for name, _ in domain.coordinates] == ["event", "correction"] and CORRECTIONS in channel.producers
-    return domain.coordinates[0][1] if has_corrections else domain
 
 
 def _announced(own: Any, domain: TimeDomain) -> str | None:

@@ -26,7 +26,7 @@ from helpers import ROOT, contents, settle
 from ingest_files import Feed, finish
 from ingest_model import Model, trace
 from pyspark_strandline import domain_metadata, ingest, readmit
-from pyspark_strandline.write.ingest import _reads_to_end
+from pyspark_strandline.write.ingest import _from_beginning, _reads_to_end
 from strandline.channel import Channel, Log
 from strandline.errors import StrandlineError
 from strandline.ingest import bounded, composed, heartbeat, idle, manifest, ordered, punctuated, status
@@ -149,6 +149,20 @@ def test_files_are_not_read_again_by_a_takeover_without_a_second_word(spark: Any
     assert sum(file.rows for file in Channel.open(out).snapshot_files()) == 1
     run("new", take_over="fromBeginning")
     assert sum(file.rows for file in Channel.open(out).snapshot_files()) == 2  # as was said
+
+
+def test_sources_that_a_new_checkpoint_begins_anew(spark: Any, tmp_path: Path, feed: Feed) -> None:
+    feed.add([(5, "a", 0)])
+    finish(ingest(feed.stream(spark), str(tmp_path / "c"), time="t", partition="p", policy=ordered()), tmp_path / "cp")
+    assert _from_beginning(feed.stream(spark)) == ["parquet"]
+    for source in ("delta", "strandline"):
+        path = str(tmp_path / "c")
+        assert _from_beginning(spark.readStream.format(source).load(path)) == [source]
+        assert _from_beginning(spark.readStream.format(source).option("startingVersion", "0").load(path)) == [source]
+        assert _from_beginning(spark.readStream.format(source).option("startingVersion", "1").load(path)) == []
+    assert _from_beginning(spark.readStream.format("rate").load()) == []
+    both = spark.readStream.format("strandline").load(str(tmp_path / "c")).select("n").union(feed.stream(spark).select("n"))
+    assert _from_beginning(both) == ["parquet", "strandline"]
 
 
 def test_the_options_alone_do_the_same(spark: Any, tmp_path: Path, feed: Feed) -> None:
@@ -289,7 +303,9 @@ def test_two_queries_may_not_have_the_same_partition(spark: Any, tmp_path: Path,
     with pytest.raises(StreamingQueryException, match="STRANDLINE_PRODUCER_LIVE.*'a'.*Stop the query there. If it has ended"):
         finish(ingest(feed.stream(spark), path, time="t", partition="p", policy=ordered()), tmp_path / "cp2")
     assert len(list((tmp_path / "c").glob("*.parquet"))) == 1
-    finish(ingest(feed.stream(spark), path, time="t", partition="p", policy=ordered(), take_over=True), tmp_path / "cp3")
+    finish(
+        ingest(feed.stream(spark), path, time="t", partition="p", policy=ordered(), take_over="fromBeginning"), tmp_path / "cp3"
+    )
     assert [row[2] for row in contents(tmp_path / "c")] == [0, 0]
 
 

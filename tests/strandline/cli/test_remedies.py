@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from ingest_bench import SCHEMA, Bench
@@ -14,7 +15,8 @@ from strandline.channel import CapabilityError, Channel
 from strandline.cli.__main__ import main
 from strandline.ingest import IngestError, Settings, cancel, idle, manifest, ordered, status
 from strandline.report import explain, verify
-from strandline.time.domain import product
+from strandline.time.arrow import time_field
+from strandline.time.domain import int64, product
 from typed import typed
 from why_channels import make, send, the_culprit
 
@@ -231,3 +233,17 @@ def test_why_of_a_channel_with_corrections_names_who_is_waited_for(tmp_path: Pat
     assert not explain(bench.settings.path, ((2, 0))).open
     [view] = look(bench.settings.path).channels
     assert [each.name for each in view.culprits] == ["strandline:corrections"]  # nobody else is left
+
+
+def test_a_growing_manifest_may_still_announce_rows_and_its_own_channel_says_who(tmp_path: Path) -> None:
+    columns = pa.schema([time_field("t", int64), ("p", pa.string()), ("expected", pa.int64())])
+    announcing = Channel.create(tmp_path / "m", columns, producers=["w"], at=0)
+    with announcing.producer("w") as w:
+        w.send(pa.table({"t": [1, 2], "p": ["a", "a"], "expected": [1, 1]}, schema=columns))
+        w.delay([1])
+    bench = Bench(tmp_path, manifest(str(tmp_path / "m")))
+    bench.run((1, "a", 0), (2, "a", 1))
+    [culprit] = [each for each in explain(bench.settings.path, 1).culprits if each.kind == "partition"]
+    assert culprit.what.startswith("its manifest, a channel, may still announce rows at 1 and later")
+    assert f"strandline why {tmp_path / 'm'}" in culprit.release
+    assert "cancel" not in culprit.release

@@ -209,7 +209,7 @@ def test_a_stranger_is_refused_by_name_and_nothing_is_written(tmp_path: Path) ->
     assert bench.channel.sealed
     files = sorted(tmp_path.rglob("*.parquet"))
     with pytest.raises(
-        IngestError, match="STRANDLINE_PARTITION_UNKNOWN.*'c' does not belong to this ingest. Its partitions: a, b"
+        IngestError, match="STRANDLINE_PARTITION_UNKNOWN.*'c' cannot join, because the channel is sealed. Its partitions: a, b"
     ):
         bench.take([(6, "a", 1), (6, "c", 2)], tasks=1)
     assert sorted(tmp_path.rglob("*.parquet")) == files

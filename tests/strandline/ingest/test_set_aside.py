@@ -18,7 +18,19 @@ from page_channels import look
 from strandline.channel import Channel
 from strandline.cli.app import app
 from strandline.errors import IngestError, PolicyError, StrandlineError
-from strandline.ingest import Settings, bounded, idle, ordered, punctuated, purge_late_rows, readmit, status
+from strandline.ingest import (
+    Ingest,
+    Settings,
+    bounded,
+    heartbeat,
+    idle,
+    ordered,
+    publish_late_rows,
+    punctuated,
+    purge_late_rows,
+    readmit,
+    status,
+)
 from strandline.ingest.state.registrar_state import RegistrarState
 from strandline.report.why import explain
 
@@ -104,6 +116,18 @@ def test_a_punctuation_ends_a_silence_although_its_row_is_set_aside(tmp_path: Pa
     assert bench.holds()["b"] == [5]
 
 
+@pytest.mark.parametrize("policy", [punctuated("mark"), heartbeat("beat")], ids=str)
+def test_punctuations_and_heartbeats_behind_the_promise_end_no_silence(tmp_path: Path, policy: Any) -> None:
+    schema = pa.schema([("t", pa.int64()), ("p", pa.string()), ("mark", pa.int64()), ("beat", pa.bool_())])
+    bench = Bench(tmp_path, idle(policy, "5 seconds"), schema)
+    bench.run((30, "a", 30, True), (30, "b", 30, True), now=1_000, **RUN)
+    for now in range(2_000, 7_000, 1_000):
+        bench.run((now, "a", now, True), (7, "b", 7, True), now=now, **RUN)
+    assert partition(bench, "b").idle_since == 6_000
+    bench.run((8_000, "a", 8_000, True), (9_000, "b", 9_000, True), now=8_000, **RUN)
+    assert partition(bench, "b").idle_since is None
+
+
 def test_more_rows_set_aside_than_allowed_stop_the_query(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     bench = text_bench(tmp_path, ordered(), max_set_aside="10%")
     bench.run((at(8), "a", 0), (at(8), "b", 0), now=1)
@@ -157,6 +181,16 @@ def test_the_late_table_alone_has_the_record_as_it_came(tmp_path: Path) -> None:
     assert again.run(*changed, now=3) is None
 
 
+def test_files_that_a_batch_is_to_publish_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = text_bench(tmp_path, ordered())
+    bench.run((at(8), "a", 0), now=1)
+    monkeypatch.setattr(Ingest, "_publish", lambda *_: None)
+    bench.run((at(7), "a", 1), now=2)
+    path = bench.settings.path
+    purge_late_rows(path, "30 days", now=datetime.now(timezone.utc) + timedelta(days=99))
+    assert publish_late_rows(path) == 1
+
+
 @pytest.mark.parametrize("name", ["t", "p", "mark", "none"])
 def test_a_column_that_the_late_table_cannot_have_alone(tmp_path: Path, name: str) -> None:
     schema = pa.schema([("t", pa.int64()), ("p", pa.string()), ("mark", pa.int64())])
@@ -174,6 +208,12 @@ def test_late_rows_are_deleted_when_they_are_old(tmp_path: Path, caplog: pytest.
     assert purge_late_rows(path, timedelta(days=30), now=arrived + timedelta(days=31)) == 2
     assert DeltaTable(bench.settings.late_path).to_pyarrow_table().num_rows == 0
     assert status(path).aside == 2
+    staged = Path(bench.settings.late_path) / "_staged"
+    assert len(list(staged.iterdir())) > 0  # others may still read an older version
+    purge_late_rows(path, "30 days", now=datetime.now(timezone.utc) + timedelta(days=36))
+    assert len(list(staged.iterdir())) > 0
+    purge_late_rows(path, "30 days", now=datetime.now(timezone.utc) + timedelta(days=38))
+    assert not list(staged.iterdir())
     kept = text_bench(tmp_path, ordered(), late_retention="1 hour")
     kept.batch = 2
     kept.run((at(7), "a", 3), now=3)
@@ -183,3 +223,12 @@ def test_late_rows_are_deleted_when_they_are_old(tmp_path: Path, caplog: pytest.
         text_bench(tmp_path, ordered(), late_retention="5")
     with pytest.raises(StrandlineError, match="STRANDLINE_NOT_A_TABLE"):
         purge_late_rows(str(tmp_path / "none"), "1 hour")
+
+
+def test_a_new_partition_of_a_sealed_channel_is_told_so(tmp_path: Path) -> None:
+    for partitions in (None, ["a", "*"]):
+        bench = text_bench(tmp_path / str(partitions), ordered(), partitions=partitions)
+        bench.run((at(8), "a", 0))
+        bench.channel.seal()
+        with pytest.raises(IngestError, match=r"'new' cannot join, because the channel is sealed.*with a filter"):
+            bench.take([(at(8), "new", 0)])

@@ -283,7 +283,7 @@ class Spec:
         mine = {name: partition for name, partition in self.partitions.items() if partition.owner == query}
         changed = self.policies.get(query, rules.policy) != rules.policy
         self.policies[query] = rules.policy
-        heard = {name for name, brought in news.items() if self._is_heard(rules.of(name)[1], brought, rules, planned)}
+        heard = {name for name, brought in news.items() if self._is_heard(name, brought, rules, planned)}
         for name, partition in mine.items():
             after, kind = rules.of(name)
             if name in heard or (name in news and partition.waited):
@@ -320,10 +320,13 @@ class Spec:
             self.registrar = frozenset()
         self.settle()
 
-    def _is_heard(self, kind: tuple[Any, ...], brought: Iterable[Row], rules: Rules, planned: Planned) -> bool:
-        """Whether a partition brought anything but rows that are set aside: such rows end no silence."""
-        marks = kind[0] == "punctuated"
-        return any(not self._judge(row, rules, planned)[1] or (marks and row.mark is not None) for row in brought)
+    def _is_heard(self, name: str, brought: list[Row], rules: Rules, planned: Planned) -> bool:
+        """Whether a partition brought anything in time: what is set aside, or behind its promise, ends no silence."""
+        kind = rules.of(name)[1]
+        held = planned.holds.get(name, planned.joining)
+        marks = _join_all([row.mark for row in brought if row.mark is not None]) if kind[0] == "punctuated" else None
+        in_time = [row for row in brought if not self._judge(row, rules, planned)[1] and beyond(held, row.time)]
+        return bool(in_time) or (marks is not None and both(held, marks) != held)
 
     def known_beforehand(self, rules: Rules, announced: Announcement | None) -> list[str]:
         """The partitions that an ingest has before they bring anything."""

@@ -82,12 +82,12 @@ class Batch:
         return found
 
     @cached_property
-    def only_aside(self) -> frozenset[str]:
-        """The partitions all of whose rows were set aside, without a punctuation among them: nothing can be known by these."""
-        found = {name for report in self.reports for name in report.only_aside}
+    def unheard(self) -> frozenset[str]:
+        """The partitions that delivered nothing that is in time: nothing new is known by it, so it ends no silence."""
+        found = {name for report in self.reports for name in report.unheard}
         for report in self.reports:
             if found:
-                found -= report.has_other_rows_of(found)
+                found -= report.heard_of(found)
         return frozenset(found)
 
     @cached_property

@@ -125,23 +125,23 @@ class Given:
 
     @cached_property
     def seen(self) -> Observations:
-        """What the batch delivered, by partition, without those that are not waited for and had all their rows set aside.
+        """What the batch delivered, by partition, without those that are not waited for and delivered nothing in time.
 
-        Rows that are all set aside end no silence.
+        That ends no silence.
         """
-        unheard = [name for name in self.batch.only_aside if name in self.states.idle]
+        unheard = [name for name in self.batch.unheard if name in self.states.idle]
         return self.batch.seen.without(unheard) if unheard else self.batch.seen
 
     @cached_property
     def heard(self) -> Collection[str]:
-        """The partitions that delivered a row that was not set aside, or a punctuation."""
-        unheard = self.batch.only_aside
+        """The partitions that delivered something in time."""
+        unheard = self.batch.unheard
         return {name for name in self.seen if name not in unheard} if unheard else self.seen
 
     def counted(self, name: str, state: PartitionState) -> PartitionState:
         """Return the state of a partition with what the batch set aside of it."""
         batch = self.batch
-        aside, only = batch.aside_by_partition.get(name, 0), name in batch.only_aside
+        aside, only = batch.aside_by_partition.get(name, 0), name in batch.unheard
         return state.counted(aside, batch.future.get(name, 0), batch.moment.now_ms, batch.main_reason.get(name, 0), only=only)
 
     @cached_property

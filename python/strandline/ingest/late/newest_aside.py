@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from strandline.ingest.late.lateness import LATE, REASONS
 from strandline.ingest.state.partition_state import PartitionState
 
-__all__ = ["NewestAside"]
+__all__ = ["NewestAside", "shown_ms"]
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,15 @@ class NewestAside:
         >>> str(NewestAside(1, "late", 60_000))
         '1 row of it was set aside at 1970-01-01T00:01:00Z: late'
         """
-        at = _shown(self.at_ms)
+        at = shown_ms(self.at_ms)
         if self.only_since_ms is not None:
             return (
-                f"all its rows since {_shown(self.only_since_ms)} were set aside, the newest {self.rows} at {at}: {self.reason}"
+                f"all its rows since {shown_ms(self.only_since_ms)} were set aside, the newest {self.rows} at {at}: {self.reason}"
             )
         one = self.rows == 1
         return f"{self.rows} row{'' if one else 's'} of it {'was' if one else 'were'} set aside at {at}: {self.reason}"
 
 
-def _shown(ms: int) -> str:
+def shown_ms(ms: int) -> str:
+    """Return a moment, in ms since 1970, as text."""
     return datetime.fromtimestamp(ms / 1000, timezone.utc).isoformat().replace("+00:00", "Z")

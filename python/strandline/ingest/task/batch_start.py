@@ -75,6 +75,8 @@ class BatchStart:
     columns: tuple[str, ...] | None = None
     clock_ms: int | None = None
     tick: Tick | None = None
+    sealed: bool = False
+    """Whether the channel is sealed, so that no partition can join, whatever the ingest admits."""
 
     def replays(self, query: str, batch: int) -> bool:
         """Return whether the channel already has the batch.
@@ -95,6 +97,8 @@ class BatchStart:
             return held
         if self.admits(partition):
             return self.joining
+        if self.sealed:
+            raise errors.partition_unknown_in_sealed(partition, self.holds)
         if self.admitted and partition in self.admitted:
             raise errors.partition_unknown_pattern(partition)
         raise errors.partition_unknown_in_ingest(partition, self.holds)

@@ -87,7 +87,7 @@ class IngestTask:
         self._replays = start.replays(query, batch)
         self._aside: dict[tuple[str | None, str], int] = {}
         self._examples: dict[tuple[str | None, str], str] = {}
-        self._uncounted: set[str] = set()
+        self._in_time: set[str] = set()  # partitions with rows that only advance time, and are not behind their promise
 
     def write(self, rows: pa.RecordBatch | pa.Table) -> None:
         """Ingest rows.
@@ -122,7 +122,7 @@ class IngestTask:
         self._observed.update(dict.fromkeys(self._moving(names, at, codes)))
         uncounted = silent & ~counted
         if uncounted.any():
-            self._uncounted.update(names[i] for i in np.unique(at[uncounted & ((codes == 0) | (codes == LATE))]).tolist())
+            self._in_time.update(names[i] for i in np.unique(at[uncounted & (codes == 0)]).tolist())
         aside = (codes != 0) & ~(uncounted & (codes == LATE))
         if aside.any():
             self._set_aside(table, column, at, known, codes, aside)
@@ -151,7 +151,8 @@ class IngestTask:
         digest = self._digest.result()
         seen = []
         in_columns = set(columns.names) if columns is not None else set[str]()
-        aside = {name for name, _ in self._aside if name is not None}
+        asked = {*self._observed, *(name for name, _ in self._aside if name is not None)} - in_columns - bounds.keys()
+        unheard = {name for name in asked - self._in_time if name not in marks or not self._moves(name, marks[name])}
         for name in self._observed:
             if name in in_columns:
                 continue
@@ -173,8 +174,13 @@ class IngestTask:
             self._start.tick,
             self._examples,
             self._future.result(),
-            frozenset(aside - in_columns - bounds.keys() - marks.keys() - self._uncounted),
+            frozenset(unheard),
         )
+
+    def _moves(self, name: str, mark: Time) -> bool:
+        """Return whether the punctuations of a partition move its promise: their join is not at or before all that it held."""
+        less_equal = self._settings.domain.comparison
+        return not all(less_equal(mark, time) for time in self._known[name].holds)
 
     def _stats_columns(self) -> ObservationColumns | None:
         """Return the statistics as columns, when no policy needs more than least and greatest times."""

@@ -44,12 +44,13 @@ class TaskReport:
     """For each entry of ``aside``, the time of one of its rows as it came, for messages."""
     future: FutureRows | None = None
     """The rows that were set aside because they are too far ahead of the clock."""
-    only_aside: frozenset[str] = frozenset()
-    """The partitions all of whose rows were set aside, without a punctuation among them."""
+    unheard: frozenset[str] = frozenset()
+    """The partitions that delivered nothing in time: only rows that were set aside, and heartbeats and punctuations that are
+    behind their promise."""
 
-    def has_other_rows_of(self, names: Set[str]) -> set[str]:
-        """Return those of these partitions of which the task has a row that was not set aside, or a punctuation."""
-        asked = names - self.only_aside
+    def heard_of(self, names: Set[str]) -> set[str]:
+        """Return those of these partitions of which the task has anything else than what :attr:`unheard` says."""
+        asked = names - self.unheard
         found = {seen.partition for seen in self.seen} & asked
         return found if self.columns is None else found | (asked & set(self.columns.names))
 
