@@ -20,8 +20,6 @@ from strandline.report.ailments import moment
 
 __all__ = ["inspect", "watch"]
 
-"""A longer name is cut where people look. The JSON has it whole."""
-
 
 def inspect(path: ChannelPath, most: Most = 20, storage: StorageOptions = None, as_json: AsJson = False) -> None:
     """Show a channel: its domain, frontier, producers with what they hold, and sizes."""
