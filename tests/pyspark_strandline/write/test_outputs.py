@@ -372,7 +372,7 @@ def test_an_output_without_a_frontier_is_named(published: Any, told: str) -> Non
 
 
 @pytest.mark.drawn
-@pytest.mark.parametrize("name", ["outputs", "several-channels", "loops", "progress", "replay"])
+@pytest.mark.parametrize("name", ["outputs", "several-channels", "loops", "progress"])
 def test_the_page_prints_what_it_says(spark: Any, name: str) -> None:
     page = (ROOT / "docs" / f"{name}.md").read_text()
     found = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", page, re.DOTALL)
