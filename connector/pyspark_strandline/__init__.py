@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark_strandline.loops.loop import Loop, read_loop, read_scope
     from pyspark_strandline.loops.vertices import VertexProgram, pregel
     from pyspark_strandline.operators.completion import hold, on_complete
+    from pyspark_strandline.operators.meet import meet
     from pyspark_strandline.operators.processor import Processor, process
     from pyspark_strandline.operators.time_functions import advance, enter, project, truncate
     from pyspark_strandline.read.overview.schema_tables import show_schema
@@ -49,6 +50,7 @@ __all__ = [
     "hold",
     "ingest",
     "iterate",
+    "meet",
     "on_complete",
     "pregel",
     "process",
@@ -83,6 +85,7 @@ _LATER = {
     "hold": "pyspark_strandline.operators.completion",
     "ingest": "pyspark_strandline.write.ingest",
     "iterate": "pyspark_strandline.loops.iterate",
+    "meet": "pyspark_strandline.operators.meet",
     "on_complete": "pyspark_strandline.operators.completion",
     "pregel": "pyspark_strandline.loops.vertices",
     "process": "pyspark_strandline.operators.processor",

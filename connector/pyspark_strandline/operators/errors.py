@@ -91,6 +91,56 @@ def loop_unsupported_result(domain: TimeDomain, asked: Time, now: Time) -> Stran
     return _loop_unsupported("The function has a result", domain, asked, now)
 
 
+def _meet_invalid(what: str, remedy: str) -> StrandlineError:
+    return StrandlineError("STRANDLINE_MEET_INVALID", what, remedy)
+
+
+def meet_invalid_columns(twice: Sequence[str]) -> StrandlineError:
+    return _meet_invalid(
+        f"Both sides of the meet have column {', '.join(twice)}, which {'is' if len(twice) == 1 else 'are'} not its key.",
+        f'Rename it on one side first: df.withColumnRenamed("{twice[0]}", "…").',
+    )
+
+
+def meet_invalid_domains(left: TimeDomain, right: TimeDomain) -> StrandlineError:
+    return _meet_invalid(
+        f"The left side of the meet has times of {left}, and the right side times of {right}.",
+        "Give both the same domain first, with enter, project or truncate.",
+    )
+
+
+def meet_invalid_semi(domain: TimeDomain, within: Sequence[str]) -> StrandlineError:
+    where = f" within {', '.join(within)}" if within else ""
+    return _meet_invalid(
+        f"A left_semi meet over times of {domain}{where} has no least time at which a row meets its first partner.",
+        'Use how="inner" and drop what you do not need, or within=… so that one coordinate is left.',
+    )
+
+
+def meet_invalid_types(left: str, of_left: DataType, right: str, of_right: DataType) -> StrandlineError:
+    return _meet_invalid(
+        f"The key of the meet compares {left}, a {of_left.simpleString()}, with {right}, a {of_right.simpleString()}.",
+        f'Cast one of them first: df.withColumn("{right}", df["{right}"].cast("{of_left.simpleString()}")).',
+    )
+
+
+def meet_invalid_within(names: Sequence[str], domain: TimeDomain) -> StrandlineError:
+    return _meet_invalid(
+        f"within={list(names)} does not name the first coordinates of the times, which are of {domain}.",
+        "Name its first coordinates, in their order."
+        if domain.coordinates
+        else "Times without coordinates have none: leave it out, or join equal times with Spark's own join.",
+    )
+
+
+def not_a_stream_to_meet() -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_NOT_A_STREAM",
+        "A meet joins streaming DataFrames, and one of these is a batch.",
+        "Read the channel with spark.readStream. A table that does not change is joined with Spark's own join.",
+    )
+
+
 def not_a_stream() -> StrandlineError:
     return StrandlineError(
         "STRANDLINE_NOT_A_STREAM", "A processor needs a streaming DataFrame.", "Read the channel with spark.readStream."

@@ -82,6 +82,7 @@ object MarkedOperator {
   val Hold = "hold"
   val Notify = "notify"
   val Best = "best"
+  val Meet = "meet"
 
   /** The mark of incoming rows (operator_marker.py). */
   private val Mark = Literal(0L)
@@ -94,7 +95,7 @@ object MarkedOperator {
     val (marks, columns) = dedup.keyExpressions.partition(_.metadata.contains(OperatorMark.Key))
     val (times, by) = columns.partition(TimeColumn.of(_).isDefined)
     val (mark, kind) = (marks.head, marks.head.metadata.getString(OperatorMark.Key))
-    if (!Set(Hold, Notify, Best)(kind)) throw Errors.operatorUnsupported(kind, "this extension does not know it")
+    if (!Set(Hold, Notify, Best, Meet)(kind)) throw Errors.operatorUnsupported(kind, "this extension does not know it")
     if (times.length != 1) throw Errors.operatorUnsupported(kind, s"its key has ${times.length} time columns instead of one")
     val spread = mark.metadata.contains(OperatorMark.Spread) && mark.metadata.getBoolean(OperatorMark.Spread)
     MarkedOperator(kind, OperatorKey(times.head, mark, by), TimeColumn.of(times.head).get, spread, dedup)

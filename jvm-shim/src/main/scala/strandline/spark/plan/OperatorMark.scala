@@ -1,5 +1,9 @@
 package strandline.spark.plan
 
+import org.apache.spark.sql.catalyst.expressions.Attribute
+import org.apache.spark.sql.catalyst.plans.logical.Deduplicate
+import org.apache.spark.sql.types.StructType
+
 /** Metadata keys of the marking column by which a query requests an operator of Strandline (docs/protocol.md). */
 private[spark] object OperatorMark {
 
@@ -11,4 +15,12 @@ private[spark] object OperatorMark {
 
   /** For `best`: which rows are better, as JSON. */
   val Order = "strandline.order"
+
+  /** For `meet`: how the rows of two sides meet, as JSON. */
+  val Meet = "strandline.meet"
+
+  /** The columns beside the key that an operator needs, also if nobody selects them above it: the sides of a meet. */
+  def neededBy(dedup: Deduplicate): Seq[Attribute] =
+    if (!dedup.keys.exists(_.metadata.contains(Meet))) Nil
+    else dedup.output.filter(a => a.dataType.isInstanceOf[StructType] && !dedup.keys.exists(_.exprId == a.exprId))
 }

@@ -49,7 +49,7 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
    * with it. Such a leaf may have been analysed earlier, by itself.
    */
   private def withoutForeignTags(plan: LogicalPlan): LogicalPlan = plan match {
-    case TimeTransformNode(_, _, _: LeafNode, _, _) | _: CTERelationRef => plan
+    case TimeTransformNode(_, _, _: LeafNode, _, _, _) | _: CTERelationRef => plan
     case leaf: LeafNode if !FrontierSource.statesFrontier(leaf) =>
       withoutTags(leaf, leaf.output.filter(isTimed))
     case other => other.mapChildren(withoutForeignTags)
@@ -83,7 +83,11 @@ object TagRule extends Rule[LogicalPlan] with PredicateHelper {
   private def transformChild(child: LogicalPlan): LogicalPlan = child match {
     case join: Join if join.left.isStreaming && join.right.isStreaming => tagJoin(join)
     case dedup: Deduplicate if dedup.isStreaming && dedup.keys.exists(_.metadata.contains(OperatorMark.Key)) =>
-      withoutTags(dedup, timesBehind(dedup.output, dedup.keys.filter(isTimed).map(_ -> dedup.child)))
+      val behind = timesBehind(dedup.output, dedup.keys.filter(isTimed).map(_ -> dedup.child))
+      OperatorMark.neededBy(dedup) match {
+        case Nil => withoutTags(dedup, behind)
+        case needed => TimeTransformNode(behind, behind.map(_ => None), dedup, needed = needed)
+      }
     case sessions: Aggregate if sessions.isStreaming && sessions.groupingExpressions.exists(isSession) =>
       withoutTags(sessions, timesBehind(sessions.output, sessions.output.filter(isSession).map(_ -> sessions)))
     case other =>

@@ -17,16 +17,17 @@ import strandline.spark.time.{Summary, TimeColumn}
  * join of several inputs, and above a union of times with different summaries.
  *
  * `allowsFilterPushdown`: whether the optimizer may push a filter through it ([[PushThroughTimeTransform]]). `onlyInputs`:
- * whether it only says which inputs of a source the times come by.
+ * whether it only says which inputs of a source the times come by. `needed`: columns that the operator below needs, also if
+ * nobody above does.
  */
 final case class TimeTransformNode(times: Seq[Attribute], summaries: Seq[Option[Summary]], child: LogicalPlan,
-    allowsFilterPushdown: Boolean = false, onlyInputs: Boolean = false)
+    allowsFilterPushdown: Boolean = false, onlyInputs: Boolean = false, needed: Seq[Attribute] = Nil)
     extends UnaryNode {
   override val output: Seq[Attribute] = TimeTransformNode.retag(child.output, times, summaries)
 
-  // It needs no columns itself. The optimizer must be able to prune unused times, because some of Spark's operators accept only
+  // It needs no times itself. The optimizer must be able to prune unused times, because some of Spark's operators accept only
   // one.
-  override def references: AttributeSet = AttributeSet.empty
+  override def references: AttributeSet = AttributeSet(needed)
 
   override protected def withNewChildInternal(newChild: LogicalPlan): TimeTransformNode = copy(child = newChild)
 }
@@ -57,7 +58,7 @@ object TimeTransformNode {
 /** Plans [[TimeTransformNode]]. */
 object TimeTransformStrategy extends SparkStrategy {
   override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
-    case TimeTransformNode(times, summaries, child, _, _) => TimeTransformExec(times, summaries, planLater(child)) :: Nil
+    case TimeTransformNode(times, summaries, child, _, _, _) => TimeTransformExec(times, summaries, planLater(child)) :: Nil
     case _ => Nil
   }
 }

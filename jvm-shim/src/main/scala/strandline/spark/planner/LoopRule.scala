@@ -8,7 +8,9 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.flatmapgroups
 import org.apache.spark.sql.execution.streaming.operators.stateful.join.StreamingSymmetricHashJoinExec
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.TransformWithStateExecBase
 import strandline.spark.errors.Errors
-import strandline.spark.plan.{TagRule, TimeDistance, TimeExpressions}
+import strandline.spark.exec.MarkedOperator
+import strandline.spark.exec.meet.MeetForm
+import strandline.spark.plan.{OperatorMark, TagRule, TimeDistance, TimeExpressions}
 import strandline.spark.time.{LeastStep, Sessions, Summary, TimeColumn, WindowKind, WindowStep, Windows}
 
 /**
@@ -31,6 +33,10 @@ private[spark] object LoopRule {
       case _: FlatMapGroupsWithStateExecBase => refuse("flatMapGroupsWithState may set timeouts after the times of its rows")
       case join: StreamingSymmetricHashJoinExec if TimeDistance.sharedTimes(join.leftKeys.zip(join.rightKeys)).isEmpty =>
         refuse("A stream-stream join by a distance, or of times that came by different ways, keeps a row after its time")
+      case dedup: StreamingDeduplicateExec if dedup.keyExpressions.exists(_.metadata.contains(OperatorMark.Meet)) =>
+        val form = MeetForm.of(MarkedOperator.of(dedup), dedup.output)
+        if (!form.isCounted)
+          refuse(s"A meet of rows at times of ${form.domain} ($form) gives pairs at times that are no row's")
       case _ =>
     }
     for (attribute <- node.output; column <- TimeColumn.of(attribute) if windowsOf(column).exists(overlap))

@@ -8,6 +8,7 @@ import org.apache.spark.sql.types.StructType
 import strandline.spark.errors.Errors
 import strandline.spark.exec.{HoldExec, MarkedOperator, NotifyRestoreExec, NotifySaveExec}
 import strandline.spark.exec.best.{BestExec, BestOfTaskExec, BestOrder}
+import strandline.spark.exec.meet.{MeetExec, MeetForm}
 import strandline.spark.plan.OperatorMark
 import strandline.spark.state.TimedState
 import strandline.spark.time.{Antichain, ClosedBy, InputFrontiers}
@@ -31,6 +32,10 @@ object MarkedOperatorPlanner {
       val order = BestOrder.of(operator, operator.key.mark.metadata.getString(OperatorMark.Order), input.output)
       val rows = guard(operator.exchanged(BestOfTaskExec(operator.key, order, input)))
       new BestExec(operator.keys, rows, dedup.stateInfo, None, None, operator.key, order, timed(rows.schema))
+    } else if (operator.kind == MarkedOperator.Meet) {
+      val rows = guard(operator.exchanged(operator.beforeExchange))
+      val form = MeetForm.of(operator, rows.output)
+      new MeetExec(operator.keys, rows, dedup.stateInfo, None, None, operator.key, form, timed(MeetExec.values(rows.schema)))
     } else {
       // Spark's optimizer may have put projections in between that drop columns of the operator. They move above it.
       val (projections, below) = Iterator.iterate(operator.beforeExchange)(_.children.head).span(_.isInstanceOf[ProjectExec])

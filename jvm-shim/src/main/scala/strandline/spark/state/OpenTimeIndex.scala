@@ -67,6 +67,9 @@ final class OpenTimeIndex(
   /** Records that `key` is about to be removed although its time is open. The store may not have it. */
   def drop(key: UnsafeRow): Unit = if (!storeCounts && store.keyExists(key)) count -= 1
 
+  /** The times of the keys so far, those that the batch closes among them. The rows are valid until the batch ends. */
+  def open: Iterator[UnsafeRow] = before.times.iterator ++ fresh.iterator
+
   /** Returns the entries of closed times. They stay in the store. */
   def closing(): Iterator[UnsafeRowPair] = closedTimes().iterator.flatMap { time =>
     if (layout.prefix == 0) Option(store.get(time)).iterator.map(new UnsafeRowPair(time, _)) else store.prefixScan(time)

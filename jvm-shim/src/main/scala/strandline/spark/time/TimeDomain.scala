@@ -20,8 +20,17 @@ sealed trait TimeDomain extends Serializable {
   /** Whether the time in `a` is ≤ the time in `b`, both from leaf `at`. */
   def lessEqual(a: Array[Long], b: Array[Long], at: Int): Boolean
 
+  /** Writes the least upper bound of the times in `a` and in `b`, all from leaf `at`. */
+  def join(a: Array[Long], b: Array[Long], at: Int, into: Array[Long]): Unit
+
   /** Writes the leaves of the least time, from `at`. */
   def fillMinimum(into: Array[Long], at: Int): Unit
+
+  /** Writes the leaves of the greatest time, from `at`. */
+  def fillMaximum(into: Array[Long], at: Int): Unit
+
+  /** Whether of two times one is always ≤ the other. */
+  def isTotal: Boolean
 
   /** The Spark type of a column of such times. */
   def dataType: DataType
@@ -51,6 +60,12 @@ sealed trait TimeDomain extends Serializable {
     time
   }
 
+  final def maximum: Array[Long] = {
+    val time = new Array[Long](width)
+    fillMaximum(time, 0)
+    time
+  }
+
   final def fromJson(json: JValue): Either[String, Array[Long]] = {
     val time = new Array[Long](width)
     readJson(json, time, 0).toLeft(time)
@@ -63,7 +78,13 @@ final case class Scalar(name: String, dataType: DataType, low: BigInt, high: Big
 
   override def lessEqual(a: Array[Long], b: Array[Long], at: Int): Boolean = a(at) <= b(at)
 
+  override def join(a: Array[Long], b: Array[Long], at: Int, into: Array[Long]): Unit = into(at) = a(at).max(b(at))
+
   override def fillMinimum(into: Array[Long], at: Int): Unit = into(at) = least
+
+  override def fillMaximum(into: Array[Long], at: Int): Unit = into(at) = greatest
+
+  override def isTotal: Boolean = true
 
   /** The leaves of the least and of the greatest time. */
   def least: Long = leaf(low)
@@ -164,6 +185,15 @@ sealed trait Composite extends TimeDomain {
   override def fillMinimum(into: Array[Long], at: Int): Unit =
     parts.indices.foreach(i => parts(i).fillMinimum(into, at + starts(i)))
 
+  override def fillMaximum(into: Array[Long], at: Int): Unit =
+    parts.indices.foreach(i => parts(i).fillMaximum(into, at + starts(i)))
+
+  /** The same order of the first `count` coordinates. */
+  def first(count: Int): Composite
+
+  /** The domains of the coordinates after the first `count`. */
+  final def rest(count: Int): Seq[TimeDomain] = coordinates.drop(count).map(_._2)
+
   override lazy val dataType: DataType = StructType(coordinates.map { case (name, part) => StructField(name, part.dataType) })
 
   override def read(row: SpecializedGetters, ordinal: Int, into: Array[Long], at: Int): Boolean =
@@ -198,6 +228,13 @@ sealed trait Composite extends TimeDomain {
 final case class Product(coordinates: Seq[(String, TimeDomain)]) extends Composite {
   override def kind: String = "product"
 
+  override def first(count: Int): Product = Product(coordinates.take(count))
+
+  override def isTotal: Boolean = parts.length == 1 && parts(0).isTotal
+
+  override def join(a: Array[Long], b: Array[Long], at: Int, into: Array[Long]): Unit =
+    parts.indices.foreach(i => parts(i).join(a, b, at + starts(i), into))
+
   override def lessEqual(a: Array[Long], b: Array[Long], at: Int): Boolean = {
     var i = 0
     while (i < parts.length && parts(i).lessEqual(a, b, at + starts(i))) i += 1
@@ -214,6 +251,30 @@ final case class Product(coordinates: Seq[(String, TimeDomain)]) extends Composi
 /** The lexicographic order: the first coordinate that differs decides. */
 final case class Lex(coordinates: Seq[(String, TimeDomain)]) extends Composite {
   override def kind: String = "lex"
+
+  override def first(count: Int): Lex = Lex(coordinates.take(count))
+
+  override def isTotal: Boolean = parts.forall(_.isTotal)
+
+  /** Of two coordinates of which neither is ≤ the other, the bound is after both, with the least coordinates after it. */
+  override def join(a: Array[Long], b: Array[Long], at: Int, into: Array[Long]): Unit = {
+    def end = at + width
+    val i = parts.indices.indexWhere { i =>
+      val (from, until) = (at + starts(i), at + starts(i + 1))
+      !java.util.Arrays.equals(a, from, until, b, from, until)
+    }
+    val from = if (i < 0) end else at + starts(i)
+    Array.copy(a, at, into, at, from - at)
+    if (i >= 0) {
+      val part = parts(i)
+      if (part.lessEqual(a, b, from)) Array.copy(b, from, into, from, end - from)
+      else if (part.lessEqual(b, a, from)) Array.copy(a, from, into, from, end - from)
+      else {
+        part.join(a, b, from, into)
+        for (rest <- i + 1 until parts.length) parts(rest).fillMinimum(into, at + starts(rest))
+      }
+    }
+  }
 
   override def lessEqual(a: Array[Long], b: Array[Long], at: Int): Boolean = {
     var i = 0
