@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StructField, StructType
@@ -56,7 +56,7 @@ def meet(
         within: The first coordinates of the times, by name: ``"tick"``.
 
     Returns:
-        For ``inner``, the time, the other columns of ``left``, and those of ``right`` without its key. Otherwise those of ``left``.
+        For ``inner``, the columns of ``left``, then those of ``right`` without its time and key. Otherwise those of ``left``.
 
     Raises:
         StrandlineError: ``STRANDLINE_MEET_INVALID`` if the domains or the keys' types differ, a column would be there twice,
@@ -110,7 +110,7 @@ def met(
         raise errors.meet_invalid_columns(twice)
     a = _Side(_LEFT, time.name, list(keys), [name for name in left.columns if name not in (time.name, *keys)])
     b = _Side(_RIGHT, other.name, list(keys.values()), rest if how == "inner" else [])
-    fields = {side.column: df.select(side.payload).schema[0].dataType for side, df in ((a, left), (b, right))}
+    fields = {side.column: cast(StructType, df.select(side.payload).schema[0].dataType) for side, df in ((a, left), (b, right))}
     both = a.rows(left, a, fields).unionByName(b.rows(right, a, fields))
     form = _form(how, within, keep)
     rows = _marked(both, form, a.time, a.keys)

@@ -9,11 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import functions as F
 
 import meet_spec
 from pyspark_strandline import meet, read_channels
-from strandline import StrandlineError
 from strandline.channel import Channel
 from strandline.time.arrow import array_of, time_field, times_of
 from strandline.time.domain import Time, TimeDomain, int64, lex, product
