@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable
-from typing import Literal, TypeVar, overload
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, TypeVar, overload
 
 import pyarrow as pa
 
@@ -13,10 +13,11 @@ from strandline.channel import Channel
 from strandline.errors import StrandlineError
 from strandline.program import errors
 from strandline.program.explanation import as_dot, as_text, strata
+from strandline.program.local.run import run
 from strandline.program.place import caller
 from strandline.program.plan import Keep, Node, ProgramPlan, Read, RelationPlan, RulePlan, reads
 from strandline.program.rows import Rows
-from strandline.program.schema import checked_schema, is_ddl, is_name, parse_ddl
+from strandline.program.schema import Row, checked_schema, is_ddl, is_name, parse_ddl
 from strandline.program.strata import in_strata
 from strandline.time.domain import Scalar, TimeDomain, parse_domain
 from strandline.time.duration import Duration
@@ -155,6 +156,33 @@ class Program:
         if form not in ("text", "dot"):
             raise errors.program_invalid_form(caller(), form)
         return as_dot(self.plan()) if form == "dot" else as_text(self.plan())
+
+    def run(
+        self, facts: Mapping[str, Mapping[Any, Iterable[object] | pa.Table]], *, last: Any = None, seed: int | None = None
+    ) -> dict[str, dict[int, set[Row]]]:
+        """Run the program in this process, and return what its relations hold.
+
+        Args:
+            facts: For each input, rows for each tick: tuples or dicts, or a table. Inputs may be left out.
+            last: The last tick that is evaluated. Without it, the run ends when no rule carries rows to a later tick.
+            seed: Decides in which order messages arrive. The result is the same for each.
+
+        Returns:
+            For each relation and input the rows of each tick that has some. A relation that is kept always has each row at its
+            least tick only.
+
+        Raises:
+            ProgramError: As :meth:`plan`; rows do not fit their input, or a computation exceeds 64 bits.
+
+        >>> p = Program("reachability")
+        >>> edge, reach = p.input("edge", "x long, y long"), p.relation("reach", "x long, y long")
+        >>> p.rule(reach, edge)
+        >>> p.rule(reach, reach.meet(edge.select(y="x", z="y"), on="y").select("x", y="z"))
+        >>> found = p.run({"edge": {0: [(1, 2), (2, 3)], 1: [(1, 2)]}})["reach"]
+        >>> {tick: sorted(rows) for tick, rows in found.items()}
+        {0: [(1, 2), (1, 3), (2, 3)], 1: [(1, 2)]}
+        """
+        return run(self.plan(), facts, last=last, seed=seed)
 
     def _add(self, name: str, schema: pa.Schema | str, keep: Keep, path: str | None, *, is_input: bool = True) -> Rows:
         if not isinstance(name, str) or not is_name(name):
