@@ -55,10 +55,7 @@ class Node(ABC):
     """
 
     schema: pa.Schema
-
-    @property
-    def children(self) -> tuple[Node, ...]:
-        return (self.child,) if hasattr(self, "child") else ()
+    children: tuple[Node, ...]
 
     @property
     def waits(self) -> tuple[str, ...]:
@@ -68,16 +65,38 @@ class Node(ABC):
         object.__setattr__(self, "schema", checked_schema(schema))
 
 
+class _OfOne(Node):
+    """A node with one child."""
+
+    child: Node
+
+    @property
+    def children(self) -> tuple[Node, ...]:  # type: ignore[override]
+        return (self.child,)
+
+
+class _OfTwo(Node):
+    """A node with two children."""
+
+    left: Node
+    right: Node
+
+    @property
+    def children(self) -> tuple[Node, ...]:  # type: ignore[override]
+        return self.left, self.right
+
+
 @dataclass(frozen=True, eq=False)
 class Read(Node):
     """What a relation or an input holds."""
 
     relation: str
     schema: pa.Schema = field(repr=False)
+    children: tuple[Node, ...] = field(default=(), init=False, repr=False)
 
 
 @dataclass(frozen=True, eq=False)
-class Select(Node):
+class Select(_OfOne):
     """A value for each column, of each row."""
 
     child: Node
@@ -91,7 +110,7 @@ class Select(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Where(Node):
+class Where(_OfOne):
     """The rows for which a condition is true, not false or null."""
 
     child: Node
@@ -119,7 +138,7 @@ class Union(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Distinct(Node):
+class Distinct(_OfOne):
     """Each row once. All nodes are sets, so this says it only."""
 
     child: Node
@@ -130,7 +149,7 @@ class Distinct(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Map(Node):
+class Map(_OfOne):
     """The rows that a function returns for each row: ``function(row_dict)`` gives dicts. It depends on its argument only."""
 
     child: Node
@@ -143,7 +162,7 @@ class Map(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Meet(Node):
+class Meet(_OfTwo):
     """The pairs of rows that agree in columns, or the left rows that have such a row on the right (semi), or none (anti).
 
     null agrees with nothing. An inner meet has the columns of the left side, then those of the right side without the columns
@@ -170,16 +189,12 @@ class Meet(Node):
         self._set_schema(pa.schema([*left, *added]))
 
     @property
-    def children(self) -> tuple[Node, ...]:
-        return self.left, self.right
-
-    @property
     def waits(self) -> tuple[str, ...]:
         return "", "not" if self.how == "left_anti" else ""
 
 
 @dataclass(frozen=True, eq=False)
-class Except(Node):
+class Except(_OfTwo):
     """The left rows that the right side lacks. Here null equals null."""
 
     left: Node
@@ -191,16 +206,12 @@ class Except(Node):
         self._set_schema(self.left.schema)
 
     @property
-    def children(self) -> tuple[Node, ...]:
-        return self.left, self.right
-
-    @property
     def waits(self) -> tuple[str, ...]:
         return "", "not"
 
 
 @dataclass(frozen=True, eq=False)
-class Aggregate(Node):
+class Aggregate(_OfOne):
     """One row for each group: its columns, and (name, function, column) for each aggregate. No rows, no group.
 
     ``count`` without a column counts rows, with one the values that are not null. ``sum``, ``min`` and ``max`` are over the
@@ -224,7 +235,7 @@ class Aggregate(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Top(Node):
+class Top(_OfOne):
     """The first ``k`` rows of each group. Of equal rows, those come first whose other columns are least, in their order.
 
     null comes before all other values, and with ``desc`` after them, as in Spark.
@@ -254,7 +265,7 @@ class Top(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Fold(Node):
+class Fold(_OfOne):
     """One row for each group: its columns, and the state after ``function(state_dict, row_dict)`` for each row of the group.
 
     The rows come in the order of all their columns, null first. The function depends on nothing but its arguments.

@@ -93,10 +93,10 @@ def _logic(left: Value, right: Value, *, decides: bool) -> Value:
 
     def value(row: Row) -> bool | None:
         first = left(row)
-        if first is decides:
+        second = None if first is decides else right(row)
+        if first is decides or second is decides:
             return decides
-        second = right(row)
-        return decides if second is decides else None if first is None or second is None else not decides
+        return None if first is None or second is None else not decides
 
     return value
 
