@@ -17,6 +17,7 @@ __all__ = [
     "PageError",
     "PolicyError",
     "ProducerError",
+    "ProgramError",
     "ProtocolError",
     "ScopeError",
     "StatementError",
@@ -149,6 +150,16 @@ class IngestError(StrandlineError):
 
 class PolicyError(IngestError, ValueError):
     """A capability policy is malformed, or does not fit the times that it judges."""
+
+
+class ProgramError(StrandlineError):
+    """A program is written incorrectly, cannot be put into strata, or meets rows that do not fit it.
+
+    ``loop`` lists, for a program without strata, the edges of a loop: a relation, the word for what must see the whole of the one
+    that it reads (empty where nothing must), and that one.
+    """
+
+    loop: tuple[tuple[str, str, str], ...] = ()
 
 
 class PageError(StrandlineError):

@@ -26,6 +26,7 @@ FLOORS = [
     ["strandline.channel.commit"],
     ["strandline.channel.write"],
     ["strandline.channel"],
+    ["strandline.program"],
     ["strandline.replay"],
     ["strandline.loop"],
     ["strandline.scope"],
