@@ -13,7 +13,7 @@ from strandline.delta.storage import location_of
 from strandline.loop import LoopQuery
 from strandline.replay.restamp import StampedBy
 
-__all__ = ["CHANNEL", "OutputPlace", "channels", "feedback", "outputs", "queries", "restamp"]
+__all__ = ["CHANNEL", "OutputPlace", "channels", "feedback", "outputs", "passing", "queries", "restamp"]
 
 CHANNEL = "_channel"
 """The column of a source of several channels that names the channel of a row."""
@@ -107,6 +107,18 @@ def restamp(name: str, value: str) -> dict[str, tuple[str, str]]:
         if each[0] not in get_args(StampedBy) or (each[0] == "event") != bool(each[1]):
             raise invalid(name, value[:300], rule)
     return {channel: (by, at) for channel, (by, at) in body.items()}
+
+
+def passing(name: str, value: str) -> tuple[str, ...]:
+    """Read the names of the channels of a loop whose rows no operator keeps to emit something later."""
+    rule = "a JSON list of names of channels"
+    try:
+        body = json.loads(value)
+    except (ValueError, RecursionError):
+        raise invalid(name, value, rule) from None
+    if not isinstance(body, list) or any(not isinstance(each, str) or not each for each in body):
+        raise invalid(name, value[:300], rule)
+    return tuple(body)
 
 
 def queries(name: str, value: str) -> dict[str, LoopQuery]:

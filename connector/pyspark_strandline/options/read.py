@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from pyspark_strandline.options import errors
-from pyspark_strandline.options.json_values import channels, feedback, queries, restamp
+from pyspark_strandline.options.json_values import channels, feedback, passing, queries, restamp
 from pyspark_strandline.options.parsers import (
     boolean,
     duration,
@@ -151,6 +151,8 @@ class ReadOptions:
     """For each channel that closes a loop, by how much each coordinate of its times advances on the way around."""
     restamp: dict[str, tuple[str, str]] = option("restamp", restamp, {}, method=Method.STREAM, channels=Channels.LOOP, doc=ABOVE)
     """For each of them whose rows get new times, in which way, and the column with the instant of an event."""
+    passing: tuple[str, ...] = option("passing", passing, (), method=Method.STREAM, channels=Channels.LOOP, doc=ABOVE)
+    """The channels of the loop whose rows no operator keeps to emit something later: their times count for one batch only."""
     queries: dict[str, LoopQuery] = option("queries", queries, {}, method=Method.STREAM, doc=ABOVE)
     """The queries of a loop that goes through several, by name."""
     query: str | None = option("query", text, method=Method.STREAM, doc=ABOVE)

@@ -69,6 +69,7 @@ class Rounds:
         waiting: Iterable[Time],
         others: Iterable[Arrival] = (),
         most: int = MOST_PENDING,
+        passing: Iterable[Taken] = (),
     ) -> Rounds:
         """Return the rounds after the next batch.
 
@@ -80,6 +81,8 @@ class Rounds:
             waiting: The times of rows of the loop's channels that the query reads and the batch does not take in.
             others: What may come to queries because of the other queries' states.
             most: How many times are kept one by one.
+            passing: The times of rows that the batch takes in too, and that no operator keeps to emit something later. They count
+                for this batch only.
 
         Raises:
             StrandlineError: ``STRANDLINE_LOOP_TIMES_UNKNOWN`` if rows with too many different times come round: what they cause
@@ -99,6 +102,10 @@ class Rounds:
                 raise errors.loop_times_unknown(self.domain, one.low, one.high)
             for channel, _, _ in reached:
                 arrivals += graph.arrivals(channel, one.results(ways[channel], self.frontier))
+        for one in set(passing) - known:
+            for channel, way in ways.items():
+                if one.is_open(way, self.frontier):
+                    arrivals += graph.arrivals(channel, one.results(way, self.frontier))
         frontier = graph.frontier(query, arrivals)
         left = [one for one in alike.values() if any(one.is_open(summary, frontier) for summary in ways.values())]
         if len(left) > most and not self.domain.is_total:  # in a total order a range would wait for itself

@@ -94,7 +94,8 @@ class LoopPlanner:
         assert inputs.graph is not None  # noqa: S101 - there is a loop
         ends = {name: batch.end for name, batch in batches.items()}
         taken = {name: list(self._times(name, batch.commits)) for name, batch in batches.items()}
-        stamps = [one for each in taken.values() for one in each]
+        kept = [one for name, each in taken.items() if name not in inputs.passing for one in each]
+        passing = [one for name, each in taken.items() if name in inputs.passing for one in each]
         behind: dict[str, list[Commit]] = {}
         if self._logs is not None:
             look = self._logs.look({name: ends[name].commit for name in before.consumed})
@@ -103,7 +104,7 @@ class LoopPlanner:
             behind = {name: list(self._planners[name].waiting(ends[name])) for name in inputs.rounds_come_by}
             others, waiting = [], [one.low for name, commits in behind.items() for one in self._times(name, commits)]
         outside = inputs.outside({name: end.frontier for name, end in ends.items()})
-        rounds = before.rounds.after(inputs.graph, inputs.query, stamps, outside, waiting, others)
+        rounds = before.rounds.after(inputs.graph, inputs.query, kept, outside, waiting, others, passing=passing)
         if rounds.frontier == begin.frontier and not any(batch.commits for batch in batches.values()) and before.has_begun:
             self._rest = (begin, ends)
             return None

@@ -18,7 +18,7 @@ from strandline.program.local.values import aggregate, order_key, row_key, value
 from strandline.program.plan import Aggregate, Distinct, Except, Fold, Map, Meet, Node, Read, Select, Top, Union, Where
 from strandline.program.schema import Row, row_of
 
-__all__ = ["Body", "Changes", "body"]
+__all__ = ["Body", "Changes", "body", "rows_of"]
 
 Changes: TypeAlias = Mapping[str, AbstractSet[Row]]
 """The new rows of relations."""
@@ -53,8 +53,19 @@ def body(node: Node, place: str) -> Body:
     [child] = below
     if isinstance(node, Distinct):
         return child
-    function = _of_set(node, place) if isinstance(node, (Aggregate, Top, Fold)) else _of_rows(node, place)
+    function = rows_of(node, place)
     return lambda changes: function(rows) if (rows := child(changes)) else _NOTHING
+
+
+def rows_of(node: Node, place: str) -> Callable[[AbstractSet[Row]], set[Row]]:
+    """Return what a node with one child makes of a set of the child's rows: of each row, or of the whole set.
+
+    >>> from strandline.program.expression import col
+    >>> from strandline.program.plan import Read
+    >>> rows_of(Select(Read("a", pa.schema([("x", pa.int64())])), (("y", col("x") + 1),)), "example.py:1")({(1,), (2,)})
+    {(2,), (3,)}
+    """
+    return _of_set(node, place) if isinstance(node, (Aggregate, Top, Fold)) else _of_rows(node, place)
 
 
 def _of_rows(node: Node, place: str) -> Callable[[AbstractSet[Row]], set[Row]]:

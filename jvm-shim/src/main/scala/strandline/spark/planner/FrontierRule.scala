@@ -55,7 +55,10 @@ final case class FrontierRule(session: SparkSession) extends ColumnarRule {
             case Some(frontiers) =>
               if (frontiers.feedback.isDefined && !FrontierSource.isOurs(query.sink))
                 throw Errors.loopOpen(FrontierRule.nameOf(query.sink))
-              if (frontiers.feedback.isDefined) LoopRule.checkTimes(query.analyzedPlan)
+              if (frontiers.feedback.isDefined) {
+                LoopRule.checkTimes(query.analyzedPlan)
+                LoopRule.checkPassing(query.analyzedPlan)
+              }
               if (isBatch) BatchBoundaries.check(query.analyzedPlan, query.outputMode)
               OutputFrontier.publish(session.sparkContext, query, frontiers, Option.when(isBatch)(plan),
                 TableVersionRule.versionsOf(query).map(_.toJson))

@@ -1,17 +1,21 @@
 package strandline.spark.planner
 
-import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, AttributeSet, Expression, GetStructField, NamedExpression}
-import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.catalyst.expressions.{
+  Alias, Attribute, AttributeSet, Expression, ExprId, GetStructField, NamedExpression
+}
+import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2
 import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.execution.streaming.operators.stateful._
 import org.apache.spark.sql.execution.streaming.operators.stateful.flatmapgroupswithstate.FlatMapGroupsWithStateExecBase
 import org.apache.spark.sql.execution.streaming.operators.stateful.join.StreamingSymmetricHashJoinExec
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.TransformWithStateExecBase
+import org.json4s.{JArray, JString}
 import strandline.spark.errors.Errors
 import strandline.spark.exec.MarkedOperator
 import strandline.spark.exec.meet.MeetForm
-import strandline.spark.plan.{OperatorMark, TagRule, TimeDistance, TimeExpressions}
-import strandline.spark.time.{LeastStep, Sessions, Summary, TimeColumn, WindowKind, WindowStep, Windows}
+import strandline.spark.plan.{OperatorMark, TagRule, TimeDistance, TimeExpressions, TimeTransformNode}
+import strandline.spark.time.{Json, LeastStep, Sessions, Summary, TimeColumn, WindowKind, WindowStep, Windows}
 
 /**
  * Refuses what a loop does not count. The source counts the times of the rows that the query has taken in, until the frontier
@@ -22,6 +26,8 @@ private[spark] object LoopRule {
 
   /** In the metadata of a user function's time column: our own code checks that its times are those of its input. */
   val CheckedKey = "strandline.checked"
+
+  private val PassingOption = "passing"
 
   def check(plan: SparkPlan): Unit = plan.foreach { node =>
     node match {
@@ -63,6 +69,51 @@ private[spark] object LoopRule {
           case _ =>
         })
     }
+  }
+
+  /**
+   * Refuses an operator that may emit later what came of a channel whose rows no operator keeps, as the source was told (its
+   * option `passing`): the source counts their times for one batch only.
+   *
+   * It looks at the analysed plan of the whole query. Below such an operator, each branch takes the columns of the channels that it
+   * reads out of the source's rows.
+   */
+  def checkPassing(analysed: LogicalPlan): Unit = {
+    val sources = analysed.collectLeaves().collect { case relation: StreamingRelationV2 => relation }
+    val passing = sources.flatMap(relation => Option(relation.extraOptions.get(PassingOption))).flatMap(Json.parse).collect {
+      case JArray(names) => names.collect { case JString(name) => name }
+    }.flatten.toSet
+    if (passing.nonEmpty) {
+      val columns = sources.flatMap(_.output).map(a => a.exprId -> a.name).toMap
+      analysed.foreach { node =>
+        if (node.isStreaming && waits(node))
+          for (branch <- node.children if branch.isStreaming)
+            branchesOf(branch, columns).find(passing).foreach(channel =>
+              refuse(s"${node.nodeName} may emit rows of channel $channel after the batch that takes them in, but the query was " +
+                "started with the promise that no operator does"))
+      }
+    }
+  }
+
+  /** Whether an operator emits rows after the batch in which they came. Those that are not known may do so. */
+  private def waits(node: LogicalPlan): Boolean = node match {
+    case dedup: Deduplicate =>
+      val marks = dedup.keys.map(_.metadata).filter(_.contains(OperatorMark.Key))
+      marks.exists(mark => !mark.contains(OperatorMark.Meet) || !MeetForm.emitsAtOnce(mark.getString(OperatorMark.Meet)))
+    case _: LeafNode | _: Project | _: Filter | _: SubqueryAlias | _: View | _: ResolvedHint | _: Union | _: Generate |
+        _: RepartitionOperation | _: RebalancePartitions | _: TimeTransformNode =>
+      false
+    case join: Join => join.children.count(_.isStreaming) > 1
+    case _ => true
+  }
+
+  /** The channels whose columns a plan takes out of the source's rows. */
+  private def branchesOf(plan: LogicalPlan, columns: Map[ExprId, String]): Seq[String] = {
+    val taken = plan.collect { case node =>
+      node.expressions.flatMap(_.collect { case GetStructField(a: Attribute, _, _) => columns.get(a.exprId) }.flatten)
+    }.flatten.distinct
+    // A leaf whose columns nobody takes may have rows of all channels.
+    if (taken.isEmpty) columns.values.toSeq else taken
   }
 
   /** Whether the alias has the tag of a time that does not follow from its child. */

@@ -74,6 +74,12 @@ object MeetKind {
 
 object MeetForm {
 
+  /** Whether nothing comes out after the batch of its later row, by the text of the form. */
+  def emitsAtOnce(text: String): Boolean = Json.parse(text) match {
+    case Some(JObject(fields)) => fields.toMap.get("how").exists(how => how != JString(MeetKind.Anti.name))
+    case _ => false
+  }
+
   /**
    * Reads the form that the mark states (operators/meet.py): `{"how": "inner", "within": 1, "left": side, "right": side}`, where a
    * side is `{"column": "_left", "keep": "within" or "always", "distinct": false}`.

@@ -1,0 +1,1 @@
+"""Programs on Spark: rules compiled to one loop, one query."""
