@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark_strandline.operators.meet import meet
     from pyspark_strandline.operators.processor import Processor, process
     from pyspark_strandline.operators.time_functions import advance, enter, project, truncate
+    from pyspark_strandline.program.evaluate import evaluate
     from pyspark_strandline.read.overview.schema_tables import show_schema
     from pyspark_strandline.read.several.streams import Streams, read_channels
     from pyspark_strandline.schema import domain_metadata
@@ -47,6 +48,7 @@ __all__ = [
     "configure",
     "domain_metadata",
     "enter",
+    "evaluate",
     "hold",
     "ingest",
     "iterate",
@@ -82,6 +84,7 @@ _LATER = {
     "configure": "pyspark_strandline.session",
     "domain_metadata": "pyspark_strandline.schema",
     "enter": "pyspark_strandline.operators.time_functions",
+    "evaluate": "pyspark_strandline.program.evaluate",
     "hold": "pyspark_strandline.operators.completion",
     "ingest": "pyspark_strandline.write.ingest",
     "iterate": "pyspark_strandline.loops.iterate",

@@ -189,7 +189,7 @@ def _checked_on(
     mine, its = checked_key(left, _keys(on), time), checked_key(right, _keys(on, of_right=True), other)
     for a, b in zip(mine, its, strict=True):
         kinds = left.schema[a].dataType, right.schema[b].dataType
-        if kinds[0] != kinds[1]:
+        if kinds[0].simpleString() != kinds[1].simpleString():  # which says nothing of nulls
             raise errors.meet_invalid_types(a, kinds[0], b, kinds[1])
     return dict(zip(mine, its, strict=True))
 

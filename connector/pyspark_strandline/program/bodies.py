@@ -94,9 +94,8 @@ class Bodies:
             return rows.df
         columns = [F.col(quoted(name)) for name in rows.df.columns if name != TIME]
         part = F.pmod(F.xxhash64(*columns), F.lit(self._parts)).alias(_KEY)
-        ticks = self._ticks().select(
-            F.col(TIME), F.explode(F.sequence(F.lit(0), F.lit(self._parts - 1))).cast("bigint").alias(_KEY)
-        )
+        parts = F.array(*(F.lit(each).cast("bigint") for each in range(self._parts)))
+        ticks = self._ticks().select(F.col(TIME), F.explode(parts).alias(_KEY))
         return met(rows.df.select("*", part), ticks, _KEY, within=_TICK, keep=("always", "within")).drop(_KEY)
 
     def _union(self, several: list[Rows]) -> Rows:

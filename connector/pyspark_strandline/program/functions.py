@@ -29,12 +29,13 @@ def mapped(df: DataFrame, node: Map, time: str, place: str) -> DataFrame:
     fields = [StructField(f.name, spark_type(f.type)) for f in node.schema]
     arrow = pa.list_(pa.struct([pa.field(f.name, f.type) for f in node.schema]))
 
-    def call(rows: pa.StructArray) -> pa.Array:
+    def call(rows: pa.Array) -> pa.Array:
         found = rows_of(node, place)
         names = node.schema.names
         given = [tuple(row.values()) for row in _checked(rows, node.child.schema)]
         return pa.array([[dict(zip(names, new, strict=True)) for new in found({row})] for row in given], arrow)
 
+    call.__annotations__ = {"rows": pa.Array, "return": pa.Array}  # the annotations here are texts, which Spark does not resolve
     function = arrow_udf(call, ArrayType(StructType(fields)))  # type: ignore[call-overload]  # its type of function has a default
     given = F.struct(*(F.col(quoted(name)) for name in node.child.schema.names))
     each = df.select(F.col(quoted(time)), F.explode(function(given)).alias("_row"))
