@@ -151,8 +151,9 @@ class ReadOptions:
     """For each channel that closes a loop, by how much each coordinate of its times advances on the way around."""
     restamp: dict[str, tuple[str, str]] = option("restamp", restamp, {}, method=Method.STREAM, channels=Channels.LOOP, doc=ABOVE)
     """For each of them whose rows get new times, in which way, and the column with the instant of an event."""
-    passing: tuple[str, ...] = option("passing", passing, (), method=Method.STREAM, channels=Channels.LOOP, doc=ABOVE)
-    """The channels of the loop whose rows no operator keeps to emit something later: their times count for one batch only."""
+    passing: tuple[str, ...] | None = option("passing", passing, method=Method.STREAM, channels=Channels.LOOP, doc=ABOVE)
+    """The channels of the loop whose rows no operator keeps to emit something later: their times count for one batch only. If it
+    is given, operators keep nothing at times that were moved."""
     queries: dict[str, LoopQuery] = option("queries", queries, {}, method=Method.STREAM, doc=ABOVE)
     """The queries of a loop that goes through several, by name."""
     query: str | None = option("query", text, method=Method.STREAM, doc=ABOVE)

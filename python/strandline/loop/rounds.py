@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from strandline.loop import errors
 from strandline.loop.graph import Arrival, LoopGraph
 from strandline.loop.taken import Taken, as_ranges, ranges_from_json, ranges_to_json
+from strandline.loop.way import Way
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time, TimeDomain
 
@@ -69,7 +70,7 @@ class Rounds:
         waiting: Iterable[Time],
         others: Iterable[Arrival] = (),
         most: int = MOST_PENDING,
-        passing: Iterable[Taken] = (),
+        passing: Iterable[Taken] | None = None,
     ) -> Rounds:
         """Return the rounds after the next batch.
 
@@ -82,7 +83,8 @@ class Rounds:
             others: What may come to queries because of the other queries' states.
             most: How many times are kept one by one.
             passing: The times of rows that the batch takes in too, and that no operator keeps to emit something later. They count
-                for this batch only.
+                for this batch only. If they are given, an operator keeps nothing at times that were moved on the way around:
+                what is closed where it is kept has been emitted. ``None``: neither is known of the operators.
 
         Raises:
             StrandlineError: ``STRANDLINE_LOOP_TIMES_UNKNOWN`` if rows with too many different times come round: what they cause
@@ -93,7 +95,8 @@ class Rounds:
         alike: dict[tuple[Any, ...], Taken] = {}
         known = set(self.pending)
         for one in sorted({*known, *taken}):
-            leads = [(c, s.results_in(one.low), s.results_in(one.high)) for c, s in ways.items() if one.is_open(s, self.frontier)]
+            open_ways = self._open(one, ways, self.frontier, is_kept_unmoved=passing is not None)
+            leads = [(c, s.results_in(one.low), s.results_in(one.high)) for c, s in open_ways]
             if leads:
                 alike[tuple(leads)] = one
         arrivals = [*others, *((query, time) for time in outside), *((query, time) for time in waiting)]
@@ -102,15 +105,25 @@ class Rounds:
                 raise errors.loop_times_unknown(self.domain, one.low, one.high)
             for channel, _, _ in reached:
                 arrivals += graph.arrivals(channel, one.results(ways[channel], self.frontier))
-        for one in set(passing) - known:
-            for channel, way in ways.items():
-                if one.is_open(way, self.frontier):
-                    arrivals += graph.arrivals(channel, one.results(way, self.frontier))
+        for one in set(passing or ()) - known:
+            for channel, way in self._open(one, ways, self.frontier, is_kept_unmoved=True):
+                arrivals += graph.arrivals(channel, one.results(way, self.frontier))
         frontier = graph.frontier(query, arrivals)
-        left = [one for one in alike.values() if any(one.is_open(summary, frontier) for summary in ways.values())]
+        left = [one for one in alike.values() if self._open(one, ways, frontier, is_kept_unmoved=passing is not None)]
         if len(left) > most and not self.domain.is_total:  # in a total order a range would wait for itself
             left = as_ranges(self.domain, left, most, lambda one: not graph.holds_itself(query, one))
         return Rounds(frontier, tuple(sorted(left)))
+
+    @staticmethod
+    def _open(one: Taken, ways: Mapping[str, Way], frontier: Antichain, *, is_kept_unmoved: bool) -> list[tuple[str, Way]]:
+        """Return the ways on which an operator may still keep something of times, by a frontier."""
+        if is_kept_unmoved:
+            return (
+                [(c, way) for c, way in ways.items() if way.results_in(one.low) is not None]
+                if frontier.less_equal(one.high)
+                else []
+            )
+        return [(channel, way) for channel, way in ways.items() if one.is_open(way, frontier)]
 
     def held(self, graph: LoopGraph, query: str) -> dict[str, Antichain]:
         """Return for each channel of the loop that the query writes, the least times of what it may write after the batch."""

@@ -48,7 +48,8 @@ class Inputs:
         graph: The queries and channels of the loop that the query is part of; ``None`` if it is part of none.
         query: The name of the query in the graph.
         form: What else makes the query what it is, as text. A checkpoint belongs to one form.
-        passing: The channels whose rows no operator keeps to emit something later, as the shim checks (LoopRule.scala).
+        passing: The channels whose rows no operator keeps to emit something later, if operators keep nothing at moved times. The
+            shim checks it (LoopRule.scala). ``None`` if neither is known.
 
     Raises:
         StrandlineError: A channel is missing; two names are one channel (``STRANDLINE_CHANNELS_INVALID``); the channels have
@@ -64,7 +65,7 @@ class Inputs:
         self.entries = {name: Entry(channel.domain, self.domain) for name, channel in self.all.items()}
         self.query = options.query or _ONLY
         self.form = options.form
-        self.passing = frozenset(options.passing)
+        self.passing = None if options.passing is None else frozenset(options.passing)
         self.has_others = len(options.queries) > 1
         queries = options.queries
         if options.feedback:

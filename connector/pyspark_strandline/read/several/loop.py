@@ -94,8 +94,9 @@ class LoopPlanner:
         assert inputs.graph is not None  # noqa: S101 - there is a loop
         ends = {name: batch.end for name, batch in batches.items()}
         taken = {name: list(self._times(name, batch.commits)) for name, batch in batches.items()}
-        kept = [one for name, each in taken.items() if name not in inputs.passing for one in each]
-        passing = [one for name, each in taken.items() if name in inputs.passing for one in each]
+        passes = inputs.passing or frozenset()
+        kept = [one for name, each in taken.items() if name not in passes for one in each]
+        passing = None if inputs.passing is None else [one for name in passes & set(taken) for one in taken[name]]
         behind: dict[str, list[Commit]] = {}
         if self._logs is not None:
             look = self._logs.look({name: ends[name].commit for name in before.consumed})

@@ -72,25 +72,27 @@ private[spark] object LoopRule {
   }
 
   /**
-   * Refuses an operator that may emit later what came of a channel whose rows no operator keeps, as the source was told (its
-   * option `passing`): the source counts their times for one batch only.
+   * Refuses operators that may emit something later than the source was told by its option `passing`: rows of the channels that it
+   * names, or anything at a time that was moved. The source counts the times of the former for one batch only, and those of all
+   * others until they are closed where they are read.
    *
    * It looks at the analysed plan of the whole query. Below such an operator, each branch takes the columns of the channels that it
    * reads out of the source's rows.
    */
   def checkPassing(analysed: LogicalPlan): Unit = {
     val sources = analysed.collectLeaves().collect { case relation: StreamingRelationV2 => relation }
-    val passing = sources.flatMap(relation => Option(relation.extraOptions.get(PassingOption))).flatMap(Json.parse).collect {
+    val promised = sources.flatMap(relation => Option(relation.extraOptions.get(PassingOption))).flatMap(Json.parse).collect {
       case JArray(names) => names.collect { case JString(name) => name }
-    }.flatten.toSet
-    if (passing.nonEmpty) {
-      val columns = sources.flatMap(_.output).map(a => a.exprId -> a.name).toMap
-      analysed.foreach { node =>
-        if (node.isStreaming && waits(node))
-          for (branch <- node.children if branch.isStreaming)
-            branchesOf(branch, columns).find(passing).foreach(channel =>
-              refuse(s"${node.nodeName} may emit rows of channel $channel after the batch that takes them in, but the query was " +
-                "started with the promise that no operator does"))
+    }
+    if (promised.nonEmpty) {
+      val (passing, columns) = (promised.flatten.toSet, sources.flatMap(_.output).map(a => a.exprId -> a.name).toMap)
+      def refusePromise(what: String) = refuse(s"$what, but the query was started with the promise that no operator does")
+      for (node <- analysed.collect { case node if node.isStreaming && waits(node) => node }; branch <- node.children
+        if branch.isStreaming) {
+        branchesOf(branch, columns).find(passing).foreach(channel =>
+          refusePromise(s"${node.nodeName} may emit rows of channel $channel after the batch that takes them in"))
+        branch.output.find(TimeColumn.of(_).exists(!_.summary.isIdentity)).foreach(time =>
+          refusePromise(s"${node.nodeName} may emit rows at the times of column ${time.name}, which were moved"))
       }
     }
   }
