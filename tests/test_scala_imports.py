@@ -20,7 +20,7 @@ FLOORS = [
     [f"{OWN}.tables"],
     [f"{OWN}.scan", f"{OWN}.state"],
     [f"{OWN}.exec", f"{OWN}.progress"],
-    [f"{OWN}.exec.best", f"{OWN}.exec.join"],
+    [f"{OWN}.exec.best", f"{OWN}.exec.join", f"{OWN}.exec.meet"],
     [f"{OWN}.planner"],
     [OWN],
 ]

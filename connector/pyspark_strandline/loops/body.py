@@ -35,9 +35,10 @@ class Followed(NamedTuple):
 
 def followed(
     rows: DataFrame,
-    body: Callable[[DataFrame], DataFrame],
+    body: Callable[..., DataFrame],
     time: str,
     *,
+    streams: Mapping[str, DataFrame] | None = None,
     channels: str,
     stream: str,
     by_round: bool,
@@ -50,6 +51,7 @@ def followed(
         rows: The loop's rows.
         body: The body.
         time: The time column.
+        streams: The other streams of the loop, which the body gets as its second argument, if it has any.
         channels: The option ``channels`` of the source that the rows are of.
         stream: The name of the rows' stream among them.
         by_round: Whether a round has all rows that follow from the round before. Then the body may look at all of them.
@@ -62,7 +64,7 @@ def followed(
     """
     if not callable(body):
         raise errors.loop_body_unsupported_value(body)
-    made = body(rows)
+    made = body(rows, streams) if streams else body(rows)
     if not isinstance(made, DataFrame):
         raise errors.loop_body_unsupported_result(made)
     if not made.isStreaming:

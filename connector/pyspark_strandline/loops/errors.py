@@ -157,6 +157,30 @@ def option_invalid_query(query: str | None, queries: Iterable[str], feedback: Ma
     )
 
 
+def option_invalid_aggregator(name: str, text: object, functions: Iterable[str]) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_OPTION_INVALID",
+        f"The aggregator {name} is {text!r}.",
+        f'Give one of the functions {", ".join(functions)} and the type of its values, such as "sum double".',
+    )
+
+
+def result_invalid_aggregator(program: str, name: str, known: Iterable[str]) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_RESULT_INVALID",
+        f"{program} gives a value to {name}, but its aggregators are {', '.join(known) or 'none'}.",
+        f'Add it: aggregators = {{"{name}": "sum double"}}.',
+    )
+
+
+def option_invalid_streams(names: Sequence[str]) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_OPTION_INVALID",
+        f"streams names {', '.join(names)}, but the loop's own channels are seed and rounds.",
+        "Give them other names.",
+    )
+
+
 def option_invalid_until(until: object) -> StrandlineError:
     return StrandlineError(
         "STRANDLINE_OPTION_INVALID", f"until is {until!r}.", "Give a number of rounds of at least 1, or a condition."

@@ -39,9 +39,10 @@ _MANY_ROUNDS = 2**31
 def iterate(
     spark: SparkSession,
     seed: str | os.PathLike[str],
-    body: Callable[[DataFrame], DataFrame],
+    body: Callable[..., DataFrame],
     path: str | os.PathLike[str],
     *,
+    streams: Mapping[str, str | os.PathLike[str]] | None = None,
     at: str = "iter",
     until: int | str | Column | None = None,
     best: Mapping[str, str] | None = None,
@@ -62,8 +63,11 @@ def iterate(
         spark: The session.
         seed: The path of the channel with the first rows.
         body: A function of a stream with the columns of ``seed``. It returns the rows that follow from them, with the same
-            columns and at the same times. It may join tables, but no other stream. It is called twice, first to look at its plan.
+            columns and at the same times. It may join tables, and with :func:`pyspark_strandline.meet` its own rows and other
+            streams, within an outer time (``within="outer"``). It is called twice, first to look at its plan.
         path: A folder. The loop's own channel becomes ``rounds`` in it, and the results ``result``, with the columns of ``seed``.
+        streams: The paths of other channels by name, whose times are of the seed's domain. The body gets their streams by name
+            as its second argument: ``lambda rows, streams: meet(rows, streams["edges"], …)``.
         at: The name of the coordinate that counts the rounds.
         until: How many rounds an outer time goes at most, or a condition on rows that do not go round any more. The rounds of an
             outer time then begin when its seeds are complete, and come one after the other.
@@ -98,19 +102,28 @@ def iterate(
         _check_until(until)
     by_round = best is None and not distinct
 
-    def followed_by(stream: DataFrame, name: str, paths: Mapping[str, str | os.PathLike[str]]) -> Followed:
+    others = dict(streams or {})
+    if taken := [name for name in others if name.lower() in ("seed", _ROUNDS)]:
+        raise errors.option_invalid_streams(taken)
+
+    def followed_by(of: Mapping[str, DataFrame], name: str, paths: Mapping[str, str | os.PathLike[str]]) -> Followed:
+        stream, also = of[name], {other: of[other] for other in others}
         channels = json.dumps({each: os.fspath(where) for each, where in paths.items()})
         ends = not by_round or isinstance(until, int)
         in_rounds = by_round or until is not None
-        return followed(stream, body, time, channels=channels, stream=name, by_round=by_round, in_rounds=in_rounds, ends=ends)
+        return followed(
+            stream, body, time, streams=also, channels=channels, stream=name, by_round=by_round, in_rounds=in_rounds, ends=ends
+        )
 
     # The body is called with rows of the seed first: what it returns says how the loop is bounded, and if it is refused, no
     # channel has been made.
     outside = {f"storage.{name}": value for name, value in (plain or {}).items()}
-    seeds = read_channels(spark, {"seed": seed}, domain=domain, **outside)["seed"].select(*map(F.col, map(quoted, entered.names)))
-    computed = followed_by(seeds, "seed", {"seed": seed}).computed
+    first = read_channels(spark, {"seed": seed, **others}, domain=domain, **outside)
+    seeds = first["seed"].select(*map(F.col, map(quoted, entered.names)))
+    looked_at = {**{name: first[name] for name in others}, "seed": seeds}
+    computed = followed_by(looked_at, "seed", {"seed": seed, **others}).computed
     Channel.create(f"{folder}/{_ROUNDS}", entered, time=time, producers=["loop"], storage_options=plain, exist_ok=True)
-    paths = {"seed": seed, _ROUNDS: f"{folder}/{_ROUNDS}"}
+    paths = {"seed": seed, **others, _ROUNDS: f"{folder}/{_ROUNDS}"}
     loop = read_loop(
         spark,
         paths,
@@ -119,7 +132,7 @@ def iterate(
         storage=storage,
         **{**_bounds(options, until, best, distinct, computed), **options, "form": _form(until, best, distinct)},
     )
-    follow = followed_by(loop[_ROUNDS], _ROUNDS, paths).rows
+    follow = followed_by({name: loop[name] for name in (*others, _ROUNDS)}, _ROUNDS, paths).rows
     at_once = [F.col(quoted(name)) for name in (time, *columns)]
     rows = loop["seed"].select(*at_once).unionByName(follow.select(*at_once))
     outer = [name for name, _ in domain.coordinates[:-1]] if len(domain.coordinates) > 2 else domain.coordinates[0][0]

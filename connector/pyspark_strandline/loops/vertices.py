@@ -6,6 +6,7 @@ import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
 from pyspark_strandline.column_types import check_exchanged_types, check_stored_types
 from pyspark_strandline.loops import errors
+from pyspark_strandline.loops.aggregators import AGGREGATED, aggregators_of, given_schema, with_aggregated
 from pyspark_strandline.loops.loop import ROUTED_TIME, read_loop
 from pyspark_strandline.operators.errors import result_invalid_at_vertex
 from pyspark_strandline.operators.operator_marker import MARK
@@ -31,9 +33,9 @@ if TYPE_CHECKING:
 
 __all__ = ["VertexProgram", "pregel"]
 
-_MESSAGES, _RESULT = "messages", "result"
-_INPUT, _MESSAGE, _TO, _KIND, _OUT, _IS = "_input", "_message", "_to", "_kind", "_out", "_is"
-_SENT, _RESULTS = "_m_", "_r_"
+_MESSAGES, _AGGREGATES, _RESULT = "messages", "aggregates", "result"
+_INPUT, _MESSAGE, _TO, _KIND, _OUT, _IS, _GIVEN = "_input", "_message", "_to", "_kind", "_out", "_is", "_given"
+_SENT, _RESULTS, _VALUES = "_m_", "_r_", "_a_"
 _LAST = 2**63 - 1
 
 
@@ -43,6 +45,11 @@ class VertexProgram(ABC):
     Within the methods, :attr:`vertex` is the vertex's id, and :attr:`state` a dict of ``state_schema``, or ``None`` for a vertex
     without state. A value assigned to it is kept until the next assignment, over all outer times. :attr:`time` is the outer
     time, and :attr:`step` the superstep, from 0 on.
+
+    ``aggregators`` are values over all vertices of a superstep: for each name a function (``sum``, ``min``, ``max``, ``count``)
+    and the type of what vertices give, such as ``{"change": "sum double"}``. :attr:`aggregated` has the values of the superstep
+    before, each ``None`` where no vertex gave one. So all vertices can stop at the same superstep. A sum of numbers with a
+    fraction depends on their order in its last digits, as in Spark.
 
     Source: Pregel (Malewicz et al., 2010). A vertex that gets no message sleeps. An outer time ends when all sleep.
 
@@ -67,11 +74,13 @@ class VertexProgram(ABC):
     state_schema: StructType | str
     message_schema: StructType | str
     schema: StructType | str
+    aggregators: Mapping[str, str] = MappingProxyType({})
 
     vertex: Any
     state: dict[str, Any] | None
     time: Time
     step: int
+    aggregated: dict[str, Any]
 
     @abstractmethod
     def compute(self, inputs: list[dict[str, Any]], messages: list[dict[str, Any]]) -> None:
@@ -102,7 +111,19 @@ class VertexProgram(ABC):
         """
         self._sent.append(self._check.message(to, message))
 
+    def aggregate(self, **values: Any) -> None:
+        """Give values to aggregators. The vertices of the next superstep read the values over all vertices of this one.
+
+        Args:
+            values: For each aggregator a value of its type. Those that are left out get nothing.
+
+        Raises:
+            StrandlineError: ``STRANDLINE_RESULT_INVALID`` if a value does not fit its type, or there is no such aggregator.
+        """
+        self._given.append(self._check.given(values))
+
     _sent: list[dict[str, Any]]
+    _given: list[dict[str, Any]]
     _check: _Checks
 
 
@@ -160,11 +181,18 @@ def pregel(
     check_stored_types(result, "The results")
     check_exchanged_types(_struct(program.state_schema), "The states")
     schema = pa.schema([time_field("time", domain), *arrow_schema(columns)])
-    Channel.create(f"{folder}/{_MESSAGES}", schema, time="time", producers=["loop"], storage_options=plain, exist_ok=True)
+    aggregators = aggregators_of(program.aggregators)
+    values = given_schema(aggregators)
+    schemas = {_MESSAGES: schema}
+    if aggregators:
+        check_stored_types(values, "The values of aggregators")
+        schemas[_AGGREGATES] = pa.schema([time_field("time", domain), *arrow_schema(values)])
+    for name, each in schemas.items():
+        Channel.create(f"{folder}/{name}", each, time="time", producers=["loop"], storage_options=plain, exist_ok=True)
     loop = read_loop(
         spark,
-        {**channels, _MESSAGES: f"{folder}/{_MESSAGES}"},
-        feedback={_MESSAGES: {at: 1}},
+        {**channels, **{name: f"{folder}/{name}" for name in schemas}},
+        feedback={name: {at: 1} for name in schemas},
         domain=domain,
         storage=storage,
         **{**options, "form": _form(program, vertex)},
@@ -172,6 +200,9 @@ def pregel(
     given = inputs(loop.streams)
     time = _checked_inputs(given, vertex)
     rows = _for_vertices(given, loop[_MESSAGES], message, vertex=vertex, time=time)
+    if aggregators:
+        parts = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
+        rows = with_aggregated(rows, loop[_AGGREGATES], aggregators, vertex=vertex, parts=parts)
     processor = _Vertices(program, rows.schema[_INPUT].dataType, message, kind)
     out = process(rows, processor, key=vertex)
     flat = out.select(
@@ -181,16 +212,18 @@ def pregel(
         _TO,
         *(F.col(f"{_MESSAGE}.{quoted(name)}").alias(f"{_SENT}{name}") for name in message.names),
         *(F.col(f"{_OUT}.{quoted(name)}").alias(f"{_RESULTS}{name}") for name in result.names),
+        *(F.col(f"{_GIVEN}.{quoted(name)}").alias(f"{_VALUES}{name}") for name in aggregators),
     )
     places = {
         _MESSAGES: {vertex: _TO, **{name: f"{_SENT}{name}" for name in message.names}},
         _RESULT: {vertex: vertex, **{name: f"{_RESULTS}{name}" for name in result.names}},
+        **({_AGGREGATES: {name: f"{_VALUES}{name}" for name in aggregators}} if aggregators else {}),
     }
     leave = [name for name, _ in domain.coordinates[:-1]]
     return loop.route(
         flat,
         _KIND,
-        {_MESSAGES: None, _RESULT: f"{folder}/{_RESULT}"},
+        {**dict.fromkeys(schemas), _RESULT: f"{folder}/{_RESULT}"},
         columns=places,
         leave={_RESULT: leave if len(leave) > 1 else leave[0]},
     )
@@ -219,12 +252,24 @@ class _Checks:
 
     def __init__(self, program: VertexProgram, fields: Sequence[pa.Field]) -> None:
         self._program = program
-        self._to, self._state, self._message, self._result = map(rule, fields)
+        self._to, self._state, self._message, self._result, *given = map(rule, fields)
+        self._values = dict(zip(program.aggregators, given, strict=True))
 
     def message(self, to: Any, message: dict[str, Any]) -> dict[str, Any]:
         """Return a message as a row."""
         vertex = self._checked(self._to, to, "The vertex to which", "sends a message", "of the type of a vertex's id")
         return {_TO: vertex, _MESSAGE: self._checked(self._message, message, "The message that", "sends", "of message_schema")}
+
+    def given(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Return values for aggregators as a row."""
+        for name in values:
+            if name not in self._values:
+                raise errors.result_invalid_aggregator(type(self._program).__name__, name, self._values)
+        checked = {
+            name: self._checked(check, values.get(name), f"The value for {name} that", "gives", "of its aggregator")
+            for name, check in self._values.items()
+        }
+        return {_GIVEN: checked}
 
     def state(self, state: Any) -> Any:
         """Return the state of a vertex."""
@@ -255,7 +300,8 @@ class _Vertices(Processor):
     def __init__(self, program: VertexProgram, inputs: Any, message: StructType, kind: Any) -> None:
         self._program = program
         # Here, because a task has no session that reads a schema's text.
-        of = (kind, _struct(program.state_schema), message, _struct(program.schema))
+        values = given_schema(aggregators_of(program.aggregators))
+        of = (kind, _struct(program.state_schema), message, _struct(program.schema), *(field.dataType for field in values))
         self._fields = [arrow_schema(StructType([StructField("it", each)])).field(0) for each in of]
         self.schema = StructType(
             [
@@ -263,16 +309,20 @@ class _Vertices(Processor):
                 StructField(_TO, kind),
                 StructField(_MESSAGE, message),
                 StructField(_OUT, _struct(program.schema)),
+                *([StructField(_GIVEN, values)] if program.aggregators else []),
             ]
         )
-        entry = StructType([StructField("time", StringType()), StructField(_INPUT, inputs), StructField(_MESSAGE, message)])
+        known = StructType([StructField(name, each.result) for name, each in aggregators_of(program.aggregators).items()])
+        self._came = [_INPUT, _MESSAGE, *([AGGREGATED] if program.aggregators else [])]
+        kinds = dict(zip(self._came, (inputs, message, known), strict=False))
+        entry = StructType([StructField("time", StringType()), *(StructField(name, each) for name, each in kinds.items())])
         self.state_schema = StructType(
             [StructField("value", _struct(program.state_schema)), StructField("inbox", ArrayType(entry))]
         )
 
     def on_rows(self, time: Time, rows: pa.Table) -> None:
         state = self.state or {"value": None, "inbox": []}
-        came = [{"time": repr(time), **row} for row in rows.select([_INPUT, _MESSAGE]).to_pylist()]
+        came = [{"time": repr(time), **row} for row in rows.select(self._came).to_pylist()]
         self.state = {"value": state["value"], "inbox": [*state["inbox"], *came]}
         self.notify_at(time)
 
@@ -280,24 +330,29 @@ class _Vertices(Processor):
         state = self.state or {"value": None, "inbox": []}
         program = self._program
         *outer, step = time
-        program.vertex, program.state, program._sent = self.key[0], state["value"], []
+        program.vertex, program.state, program._sent, program._given = self.key[0], state["value"], [], []
         program.time, program.step = outer[0] if len(outer) == 1 else tuple(outer), step
         check = program._check = self._checks()
         if step == _LAST:
             result = check.result(program.result())
-            if program._sent:
-                raise errors.loop_unsupported_message(self.key[0], len(program._sent))
+            if program._sent or program._given:
+                raise errors.loop_unsupported_message(self.key[0], len(program._sent) + len(program._given))
             self.state = self._kept(program.state, state["inbox"])
             if result is not None:
-                self.emit(time, [{_KIND: _RESULT, _TO: None, _MESSAGE: None, _OUT: result}])
+                given = {_GIVEN: None} if program.aggregators else {}
+                self.emit(time, [{_KIND: _RESULT, _TO: None, _MESSAGE: None, _OUT: result, **given}])
             return
         mine = [entry for entry in state["inbox"] if entry["time"] == repr(time)]
         inputs = [{name: value for name, value in entry[_INPUT].items() if name != _IS} for entry in mine if entry[_INPUT]]
+        program.aggregated = (mine[0].get(AGGREGATED) or dict.fromkeys(program.aggregators)) if mine else {}
         program.compute(inputs, [entry[_MESSAGE] for entry in mine if entry[_INPUT] is None])
         left = [entry for entry in state["inbox"] if entry["time"] != repr(time)]
         self.state = self._kept(program.state, left)
-        if program._sent:
-            self.emit(time, [{_KIND: _MESSAGES, **sent, _OUT: None} for sent in program._sent])
+        nothing = {_TO: None, _MESSAGE: None, _OUT: None, **({_GIVEN: None} if program.aggregators else {})}
+        rows = [{**nothing, _KIND: _MESSAGES, **sent} for sent in program._sent]
+        rows += [{**nothing, _KIND: _AGGREGATES, **given} for given in program._given]
+        if rows:
+            self.emit(time, rows)
         self.notify_at((*outer, _LAST))
 
     def _kept(self, value: dict[str, Any] | None, inbox: list[Any]) -> dict[str, Any] | None:
@@ -319,7 +374,8 @@ class _Vertices(Processor):
 def _form(program: VertexProgram, vertex: str) -> str:
     """Return what makes the query: the states and messages of one program are none of another."""
     schemas = {"state": program.state_schema, "message": program.message_schema, "result": program.schema}
-    return json.dumps({"vertex": vertex, **{name: _struct(schema).simpleString() for name, schema in schemas.items()}})
+    form = {"vertex": vertex, **{name: _struct(schema).simpleString() for name, schema in schemas.items()}}
+    return json.dumps({**form, **({"aggregators": dict(program.aggregators)} if program.aggregators else {})})
 
 
 def _struct(schema: StructType | str) -> StructType:
@@ -362,8 +418,8 @@ def _vertex_type(
 
 def _check_names(vertex: str, messages: list[str], results: list[str]) -> None:
     """Raise for names that the channels and the columns of the plan cannot have. Spark and Delta do not look at the case."""
-    own = vertex.lower() in {_INPUT, _MESSAGE, _TO, _KIND, _OUT, "time"}
-    if own or vertex.lower().startswith((MARK, ROUTED_TIME, _SENT, _RESULTS)):
+    own = vertex.lower() in {_INPUT, _MESSAGE, _TO, _KIND, _OUT, _GIVEN, AGGREGATED, "_part", "time"}
+    if own or vertex.lower().startswith((MARK, ROUTED_TIME, _SENT, _RESULTS, _VALUES)):
         raise errors.column_reserved_vertex(vertex)
     for of, names in (("messages", messages), ("results", results)):
         lower = ["time", vertex.lower(), *map(str.lower, names)]

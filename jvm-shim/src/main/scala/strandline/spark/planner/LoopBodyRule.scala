@@ -11,6 +11,8 @@ import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2
 import org.apache.spark.sql.types.{BooleanType, DataType, Metadata, MetadataBuilder, StructType}
 import strandline.spark.errors.Errors
+import strandline.spark.exec.MarkedOperator
+import strandline.spark.exec.meet.MeetForm
 import strandline.spark.plan.{FrontierSource, OperatorMark, TimeTransformNode, Untagged}
 import strandline.spark.time.{TimeColumn, TransformTime}
 
@@ -112,7 +114,7 @@ private final class LoopBody(asked: Metadata) {
         }
         Seq(Way(relation.output.map(a => a.exprId -> a.name).toMap, Set.empty))
       case leaf: LeafNode => refuse(s"The body reads another stream (${leaf.nodeName})",
-          "Join tables. For several streams, use read_loop with all of their channels.")
+          "Pass its channel to iterate, as streams={\"edges\": path}: the body gets it as its second argument. Or join a table.")
       case Project(columns, child) => waysTo(child).map(among(columns, _))
       case aggregate: Aggregate => ofGroups(aggregate)
       case union: Union => union.children.flatMap(ofBranch(union, _))
@@ -124,9 +126,10 @@ private final class LoopBody(asked: Metadata) {
         }
       case expand: Expand =>
         waysTo(expand.child).flatMap(way => expand.projections.map(row => of(row.zip(expand.output), way)).distinct)
-      case hold: Deduplicate if operatorOf(hold).contains("hold") => waysTo(hold.child)
+      case hold: Deduplicate if operatorOf(hold).contains(MarkedOperator.Hold) => waysTo(hold.child)
+      case meet: Deduplicate if operatorOf(meet).contains(MarkedOperator.Meet) => ofMeet(meet)
       case called: MapInArrow
-          if called.output.exists(_.metadata.contains(LoopRule.CheckedKey)) && operatorsBelow(called).contains("hold") =>
+          if called.output.exists(_.metadata.contains(LoopRule.CheckedKey)) && operatorsBelow(called).contains(MarkedOperator.Hold) =>
         checkRounds("on_complete", timed = true)
         waysTo(called.child).map(_ => Way(Map.empty, called.output.map(_.exprId).toSet))
       case same @ (_: Filter | _: SubqueryAlias | _: View | _: ResolvedHint | _: Repartition | _: RepartitionByExpression |
@@ -154,6 +157,7 @@ private final class LoopBody(asked: Metadata) {
   private def looksAtRound(expression: Expression, way: Way): Boolean = pathOf(expression, way) match {
     case Some(path) => round.exists(own => path == own || path.startsWith(s"$own."))
     case None if movesTime(expression) => false // which the caller refuses, because the time must come back as it is
+    case None if expression.isInstanceOf[IsNull] => expression.children.exists(looksAtRound(_, way)) // a time is never null
     case None => expression.children.exists(child => pathOf(child, way).contains(timePath) || looksAtRound(child, way))
   }
 
@@ -176,9 +180,8 @@ private final class LoopBody(asked: Metadata) {
       refuse(
         s"The body joins the loop's rows with themselves${join.condition.fold("")(on => s" (${shown(on)})")}. Rows of " +
           "different rounds would not meet",
-        "Join the loop's rows with a table: for a closure, with the pairs that it begins with (path(x, z) :- path(x, y), " +
-          "edge(y, z)). " +
-          "Joins of one round by itself are possible with read_loop.")
+        "Use meet(…, within=\"outer\") of pyspark_strandline, with which rows of different rounds meet. Or join a table: for a " +
+          "closure, the pairs that it begins with (path(x, z) :- path(x, y), edge(y, z)).")
     case (left, right) =>
       val keepsBoth = join.joinType match { case Inner | Cross => true; case _ => false }
       val keepsLoop = join.joinType match {
@@ -192,6 +195,22 @@ private final class LoopBody(asked: Metadata) {
             "every round",
           "Use an inner join, or an outer join that keeps the loop's rows.")
       left ++ right
+  }
+
+  /** Rows of different rounds meet, so what follows from a row is the same whichever way brings it first. */
+  private def ofMeet(meet: Deduplicate): Seq[Way] = {
+    val coordinates = meet.keys.flatMap(key => TimeColumn.of(key).map(_ => key.dataType)).collect { case s: StructType => s.length }
+    val mark = meet.keys.map(_.metadata).find(_.contains(OperatorMark.Meet)).get.getString(OperatorMark.Meet)
+    if (!MeetForm.emitsAtOnce(mark))
+      refuse("The body has a left_anti meet, whose rows a later round could take back",
+        "Use a left anti join with a table. Or write the rules as a Program, which has strata.")
+    if (!coordinates.contains(MeetForm.withinIn(mark) + 1))
+      refuse("The body has a meet that keeps rows of other outer times",
+        "Pass within= with all coordinates but the round, such as meet(…, within=\"outer\").")
+    if (asked.getBoolean("byRound"))
+      refuse("The body has a meet, which pairs rows of different rounds, so a round has not all rows that follow from the one before",
+        "Leave distinct=False out: then a row that the loop has had is dropped.")
+    waysTo(meet.child)
   }
 
   private def ofGroups(aggregate: Aggregate): Seq[Way] = {
@@ -218,7 +237,7 @@ private final class LoopBody(asked: Metadata) {
     val another =
       "Leave it out, or do it in another query, which reads the result. In read_loop, operators work on each round by itself."
     plan match {
-      case _: Deduplicate if operatorOf(plan).contains("notify") =>
+      case _: Deduplicate if operatorOf(plan).contains(MarkedOperator.Notify) =>
         refuse("The body has a Processor, whose state goes from round to round", "Use read_loop for the loop.")
       case _: Deduplicate | _: DeduplicateWithinWatermark =>
         refuse("The body drops equal rows (distinct or dropDuplicates)",
@@ -275,6 +294,7 @@ private final class LoopBody(asked: Metadata) {
     case CaseWhen(branches, otherwise) => (branches.map(_._2) ++ otherwise).forall(isKnown(_, way))
     case If(_, yes, no) => isKnown(yes, way) && isKnown(no, way)
     case _: Coalesce | _: Least | _: Greatest => expression.children.forall(isKnown(_, way))
+    case struct: CreateNamedStruct => struct.valExprs.forall(isKnown(_, way))
     case _ => false
   }
 

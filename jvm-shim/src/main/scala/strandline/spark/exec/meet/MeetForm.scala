@@ -80,6 +80,12 @@ object MeetForm {
     case _ => false
   }
 
+  /** How many first coordinates are the outer time, by the text of the form. */
+  def withinIn(text: String): Int = Json.parse(text) match {
+    case Some(JObject(fields)) => fields.toMap.get("within").collect { case JInt(within) => within.toInt }.getOrElse(0)
+    case _ => 0
+  }
+
   /**
    * Reads the form that the mark states (operators/meet.py): `{"how": "inner", "within": 1, "left": side, "right": side}`, where a
    * side is `{"column": "_left", "keep": "within" or "always", "distinct": false}`.
