@@ -167,6 +167,21 @@ def test_events_enter_any_stratum_by_any_policy(seed: int) -> None:
     assert results[0] == results[1] == results[2]
 
 
+def test_a_row_that_was_carried_and_follows_again_comes_once() -> None:
+    p = Program("again")
+    i, out = p.input("i", "x long"), p.relation("out", "x long")
+    p.rule(out, i)
+    p.rule(out, i, next_tick=True)
+    cluster = Cluster()
+    handle, [entering, out_rows] = dataflow(p.plan(), cluster)
+    for tick in (0, 1):
+        handle.advance_to((tick, 0, 0))
+        handle.send(("i", (7,)))
+    handle.close()
+    cluster.run()
+    assert [time for time, (name, _) in [*entering, *out_rows] if name == "out"] == [(1, 0, 0), (2, 0, 0), (0, 0, 0)]
+
+
 def test_an_event_of_a_tick_that_has_run_cannot_come() -> None:
     handle, _ = dataflow(difference().plan(), Cluster())
     handle.advance_to((3, 0, 0))
