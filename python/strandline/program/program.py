@@ -164,7 +164,7 @@ class Program:
 
         Args:
             facts: For each input, rows for each tick: tuples or dicts, or a table. Inputs may be left out.
-            last: The last tick that is evaluated. Without it, the run ends when no rule carries rows to a later tick.
+            last: The last tick that is evaluated; later facts are left out. Without it, the run ends when no rule carries rows on.
             seed: Decides in which order messages arrive. The result is the same for each.
 
         Returns:

@@ -45,7 +45,7 @@ def test_a_difference_is_complete_for_every_order_and_retracts_nothing() -> None
     records = [("a", (1,)), ("a", (2,)), ("a", (3,)), ("b", (2,))]
     for order in itertools.permutations(records):
         cluster = Cluster()
-        handle, captured = dataflow(difference().plan(), cluster)
+        handle, captured, _ = dataflow(difference().plan(), cluster)
         handle.advance_to((0, 0, 0))
         for record in order:
             handle.send(record)
@@ -94,7 +94,7 @@ def test_a_stratum_begins_after_the_fixed_point_of_the_one_before_and_a_tick_aft
 
 def test_a_monotone_loop_moves_neither_tick_nor_stratum() -> None:
     cluster = Cluster()
-    handle, [_, reach] = dataflow(reachability().plan(), cluster)
+    handle, [_, reach], _ = dataflow(reachability().plan(), cluster)
     handle.advance_to((7, 0, 0))
     handle.send(*(("edge", (n, n + 1)) for n in range(4)))
     handle.close()
@@ -117,7 +117,7 @@ def with_far() -> Program:
 
 def test_a_handoff_gathers_all_rounds_and_is_taken_as_one_batch() -> None:
     cluster = Cluster(seed=3)
-    handle, [_, reach, far] = dataflow(with_far().plan(), cluster)
+    handle, [_, reach, far], _ = dataflow(with_far().plan(), cluster)
     handle.advance_to((0, 0, 0))
     for n in range(4):
         handle.send(("edge", (n, n + 1)))
@@ -152,7 +152,7 @@ def test_events_enter_any_stratum_by_any_policy(seed: int) -> None:
     results = []
     for steps in ("row", "tick", "never"):
         cluster = Cluster()
-        handle, captured = dataflow(p.plan(), cluster)
+        handle, captured, _ = dataflow(p.plan(), cluster)
         for tick, of_tick in itertools.groupby(records, lambda record: record[0]):
             handle.advance_to((tick, 0, 0))
             for _, name, row in of_tick:
@@ -173,7 +173,7 @@ def test_a_row_that_was_carried_and_follows_again_comes_once() -> None:
     p.rule(out, i)
     p.rule(out, i, next_tick=True)
     cluster = Cluster()
-    handle, [entering, out_rows] = dataflow(p.plan(), cluster)
+    handle, [entering, out_rows], _ = dataflow(p.plan(), cluster)
     for tick in (0, 1):
         handle.advance_to((tick, 0, 0))
         handle.send(("i", (7,)))
@@ -183,7 +183,7 @@ def test_a_row_that_was_carried_and_follows_again_comes_once() -> None:
 
 
 def test_an_event_of_a_tick_that_has_run_cannot_come() -> None:
-    handle, _ = dataflow(difference().plan(), Cluster())
+    handle, *_ = dataflow(difference().plan(), Cluster())
     handle.advance_to((3, 0, 0))
     with pytest.raises(CapabilityError):
         handle.advance_to((2, 0, 0))

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from strandline.dataflow.builder import Cluster, Scope, Stream
-from strandline.dataflow.operators import InputHandle, InputPort, OutputPort
+from strandline.dataflow.operators import InputHandle, InputPort, OutputPort, Probe
 from strandline.program import errors
 from strandline.program.local.evaluate import Body, Changes, body
 from strandline.program.plan import ProgramPlan, RulePlan, reads
@@ -45,15 +45,17 @@ def run(plan: ProgramPlan, facts: Facts, *, last: Any = None, seed: int | None =
     end = tick.maximum if last is None else tick.time(last, "last")
     given = {at: records for at, records in _facts(plan, facts, tick).items() if at <= end}
     with Cluster(seed=seed) as cluster:
-        handle, captured = dataflow(plan, cluster, last=None if last is None else end)
+        handle, captured, probe = dataflow(plan, cluster, last=None if last is None else end)
         for at in sorted(given):
             handle.advance_to((at, 0, 0))
+            if seed is None:  # what waits for its turn costs time at each step
+                cluster.step_while(lambda turn=(at, 0, 0): probe.less_than(turn))  # type: ignore[misc]
             _send(handle, given[at], seed)
         handle.close()
     return _results(plan, chain.from_iterable(captured))
 
 
-def dataflow(plan: ProgramPlan, cluster: Cluster, *, last: int | None = None) -> tuple[InputHandle, list[Captured]]:
+def dataflow(plan: ProgramPlan, cluster: Cluster, *, last: int | None = None) -> tuple[InputHandle, list[Captured], Probe]:
     """Build the dataflow of a program.
 
     Args:
@@ -62,8 +64,8 @@ def dataflow(plan: ProgramPlan, cluster: Cluster, *, last: int | None = None) ->
         last: The last tick that is evaluated.
 
     Returns:
-        The handle of the facts, each a pair of an input and a row, at (tick, 0, 0); and the rows that enter a tick, then those
-        of each stratum, as they come.
+        The handle of the facts, each a pair of an input and a row, at (tick, 0, 0); the rows that enter a tick, then those of
+        each stratum, as they come; and a probe of all strata.
     """
     domain = lex(tick=parse_domain(plan.tick), stratum="uint64", iter="uint64")
     with cluster.dataflow(domain) as scope:
@@ -74,8 +76,9 @@ def dataflow(plan: ProgramPlan, cluster: Cluster, *, last: int | None = None) ->
             rows, carry = _Stratum(plan, number, last).build(scope, streams)
             streams.append(rows)
             later.append(carry)
-        loop.connect(later[0].concat(*later[1:]))
-        return handle, [each.capture() for each in streams]
+        carry = later[0].concat(*later[1:])
+        loop.connect(carry)
+        return handle, [each.capture() for each in streams], carry.probe()
 
 
 class _Stratum:
