@@ -92,16 +92,13 @@ class Text:
     """The rules of a plan as text: a predicate for each node."""
 
     def __init__(self, plan: ProgramPlan) -> None:
-        self.lines: list[str] = [
-            "#show.",
-            *(f"#show {p}_{n}/{len(r.schema)}." for n, r in plan.relations.items() for p in ("r", "next")),
-        ]
+        self.lines: list[str] = ["#show."]
         self._numbers = itertools.count()
-        self.defined = {f"r_{name}" for name in plan.relations}
         for name, relation in plan.relations.items():  # so that clingo knows each predicate
             columns = variables(relation.schema.names)
-            self.lines.append(f"r_{name}{atom(columns.values())} :- never{atom(columns.values())}.")
-            self.lines.append(f"next_{name}{atom(columns.values())} :- never{atom(columns.values())}.")
+            for predicate in (f"r_{name}", f"next_{name}"):
+                self.lines.append(f"#show {predicate}/{len(columns)}.")
+                self.add(predicate, columns.values(), [f"never{atom(columns.values())}"])
         for rule in plan.rules:
             columns = variables(rule.body.schema.names)
             body = self.node(rule.body)

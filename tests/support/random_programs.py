@@ -74,30 +74,35 @@ def named(program: Program, relations: Iterable[Relation]) -> dict[str, Rows]:
 def mended(draft: Draft) -> tuple[Draft, list[ProgramError]]:
     """A draft with strata, and the errors on the way. Each error's loop is checked against the rules."""
     found: list[ProgramError] = []
-    while True:
-        try:
-            draft.build().plan()
-        except ProgramError as error:
-            assert error.condition == "STRANDLINE_PROGRAM_UNSTRATIFIABLE", error
-            assert not is_stratifiable(draft.plain_rules), error
-            check_loop(draft, error)
-            found.append(error)
-            head, _, relation = error.loop[0]
-            at = next(
-                at
-                for at, rule in enumerate(draft.rules)
-                if not rule.next_tick and rule.head == head and (relation, True) in set(reads(rule.body))
-            )
-            rules = (*draft.rules[:at], replace(draft.rules[at], next_tick=True), *draft.rules[at + 1 :])
-            draft = replace(draft, rules=rules)
-        else:
-            assert is_stratifiable(draft.plain_rules)
-            return draft, found
+    while (error := refusal(draft)) is not None:
+        assert not is_stratifiable(draft.plain_rules), error
+        check_loop(draft, error)
+        found.append(error)
+        head, _, relation = error.loop[0]
+        at = next(
+            at
+            for at, rule in enumerate(draft.rules)
+            if not rule.next_tick and rule.head == head and (relation, True) in set(reads(rule.body))
+        )
+        draft = replace(draft, rules=(*draft.rules[:at], replace(draft.rules[at], next_tick=True), *draft.rules[at + 1 :]))
+    assert is_stratifiable(draft.plain_rules)
+    return draft, found
+
+
+def refusal(draft: Draft) -> ProgramError | None:
+    """Why a draft has no strata."""
+    program = draft.build()
+    try:
+        program.plan()
+    except ProgramError as error:
+        return error
+    return None
 
 
 def check_loop(draft: Draft, error: ProgramError) -> None:
     """The loop is closed, each edge is one of a rule of the same tick, and the first needs the whole of what it reads."""
     edges = {(rule.head, *edge) for rule in draft.rules if not rule.next_tick for edge in reads(rule.body)}
+    assert error.condition == "STRANDLINE_PROGRAM_UNSTRATIFIABLE"
     assert error.loop[0][1]
     for (head, word, relation), (following, _, _) in zip(error.loop, (*error.loop[1:], error.loop[0]), strict=True):
         assert (head, relation, bool(word)) in edges, error

@@ -164,12 +164,12 @@ class Program:
 
         Args:
             facts: For each input, rows for each tick: tuples or dicts, or a table. Inputs may be left out.
-            last: The last tick that is evaluated. Without it, the run ends when no rule carries rows to a later tick.
+            last: The last tick that is evaluated; later facts are left out. Without it, the run ends when nothing is carried on.
             seed: Decides in which order messages arrive. The result is the same for each.
 
         Returns:
-            For each relation and input the rows of each tick that has some. A relation that is kept always has each row at its
-            least tick only.
+            For each relation the rows of each tick that has some. A relation that is kept always has each row at its least tick
+            only.
 
         Raises:
             ProgramError: As :meth:`plan`; rows do not fit their input, or a computation exceeds 64 bits.

@@ -58,12 +58,12 @@ _NAN = float("nan")
 
 
 def is_ddl(text: str) -> bool:
-    """Return whether a text has the form of a schema. Other texts are paths.
+    """Return whether a text is a schema, not a path: it has no slash, and more than one word.
 
     >>> is_ddl("a long, b string"), is_ddl("lake/orders"), is_ddl("orders")
     (True, False, False)
     """
-    return "/" not in text and all(_COLUMN.fullmatch(part) for part in text.split(","))
+    return not re.search(r"[/\\]", text) and bool(re.search(r"[\s:,]", text.strip()))
 
 
 def parse_ddl(text: str) -> pa.Schema:
@@ -81,7 +81,7 @@ def parse_ddl(text: str) -> pa.Schema:
     for part in text.split(","):
         found = _COLUMN.fullmatch(part)
         if found is None:
-            raise errors.program_schema_invalid_text(caller(), text, part)
+            raise errors.program_schema_invalid_text(caller(), text, part.strip())
         name, kind = found.group(1) or found.group(2), found.group(3)
         if kind.lower() not in _NAMES:
             raise errors.program_schema_invalid_type(caller(), name, kind)

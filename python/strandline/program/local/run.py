@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from strandline.dataflow.builder import Cluster, Scope, Stream
-from strandline.dataflow.operators import InputHandle, InputPort, OutputPort
+from strandline.dataflow.operators import InputHandle, InputPort, OutputPort, Probe
 from strandline.program import errors
 from strandline.program.local.evaluate import Body, Changes, body
 from strandline.program.plan import ProgramPlan, RulePlan, reads
@@ -26,13 +26,14 @@ from strandline.time.path.summary import advance
 from strandline.tracker.capability import Capability, InputCapability
 from strandline.tracker.notificator import Notificator
 
-__all__ = ["run"]
+__all__ = ["dataflow", "run"]
 
 Facts = Mapping[str, Mapping[Any, "Iterable[object] | pa.Table"]]
 Record = tuple[str, Row]
 """A relation and a row of it."""
 Rows = dict[str, set[Row]]
 """The rows of relations."""
+Captured = list[tuple[Time, Record]]
 
 ROWS, AGAIN, LATER = range(3)
 """The outputs of a stratum: new rows for later strata, for its own next round, and for the next tick."""
@@ -43,24 +44,41 @@ def run(plan: ProgramPlan, facts: Facts, *, last: Any = None, seed: int | None =
     tick = parse_domain(plan.tick)
     end = tick.maximum if last is None else tick.time(last, "last")
     given = {at: records for at, records in _facts(plan, facts, tick).items() if at <= end}
-    domain = lex(tick=tick, stratum="uint64", iter="uint64")
     with Cluster(seed=seed) as cluster:
-        with cluster.dataflow(domain) as scope:
-            handle, stream = scope.input("facts")
-            loop, carried = scope.feedback(advance(domain, "tick"), "next tick")
-            entering = stream.concat(_delayed(carried, plan.step - 1))
-            streams, later = [entering], []
-            for number in range(_count(plan)):
-                rows, carry = _Stratum(plan, number, None if last is None else end).build(scope, streams)
-                streams.append(rows)
-                later.append(carry)
-            loop.connect(later[0].concat(*later[1:]))
-            captured = [each.capture() for each in streams]
+        handle, captured, probe = dataflow(plan, cluster, last=None if last is None else end)
         for at in sorted(given):
             handle.advance_to((at, 0, 0))
+            if seed is None:  # what waits for its turn costs time at each step
+                cluster.step_while(lambda turn=(at, 0, 0): probe.less_than(turn))  # type: ignore[misc]
             _send(handle, given[at], seed)
         handle.close()
     return _results(plan, chain.from_iterable(captured))
+
+
+def dataflow(plan: ProgramPlan, cluster: Cluster, *, last: int | None = None) -> tuple[InputHandle, list[Captured], Probe]:
+    """Build the dataflow of a program.
+
+    Args:
+        plan: The program.
+        cluster: Runs the dataflow. It has one worker.
+        last: The last tick that is evaluated.
+
+    Returns:
+        The handle of the facts, each a pair of an input and a row, at (tick, 0, 0); the rows that enter a tick, then those of
+        each stratum, as they come; and a probe of all strata.
+    """
+    domain = lex(tick=parse_domain(plan.tick), stratum="uint64", iter="uint64")
+    with cluster.dataflow(domain) as scope:
+        handle, stream = scope.input("facts")
+        loop, carried = scope.feedback(advance(domain, "tick"), "next tick")
+        streams, later = [stream.concat(_delayed(carried, plan.step - 1))], []
+        for number in range(1 + max((rule.stratum for rule in plan.rules), default=0)):
+            rows, carry = _Stratum(plan, number, last).build(scope, streams)
+            streams.append(rows)
+            later.append(carry)
+        carry = later[0].concat(*later[1:])
+        loop.connect(carry)
+        return handle, [each.capture() for each in streams], carry.probe()
 
 
 class _Stratum:
@@ -200,10 +218,6 @@ def _send(handle: InputHandle, records: list[Record], seed: int | None) -> None:
     random.Random(seed).shuffle(records)  # noqa: S311 - reproducible, not secret
     for record in records:
         handle.send(record)
-
-
-def _count(plan: ProgramPlan) -> int:
-    return 1 + max((rule.stratum for rule in plan.rules), default=0)
 
 
 def _by_relation(records: Iterable[Record]) -> Rows:

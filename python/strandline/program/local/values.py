@@ -94,7 +94,7 @@ def _logic(left: Value, right: Value, *, decides: bool) -> Value:
     def value(row: Row) -> bool | None:
         first = left(row)
         second = None if first is decides else right(row)
-        if first is decides or second is decides:
+        if decides in (first, second):
             return decides
         return None if first is None or second is None else not decides
 
