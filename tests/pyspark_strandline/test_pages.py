@@ -39,6 +39,10 @@ def test_the_page_on_replays_runs(spark: Any) -> None:
     run_blocks(blocks(ROOT / "docs" / "replay.md"), "replay")
 
 
+def test_the_page_on_joins_across_times_runs(spark: Any) -> None:
+    run_blocks(blocks(ROOT / "docs" / "meet.md"), "meet")
+
+
 def test_the_page_on_recorded_loops_runs(spark: Any) -> None:
     run_blocks(blocks(ROOT / "docs" / "recorded-loops.md"), "recorded loops")
 

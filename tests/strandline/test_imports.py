@@ -57,6 +57,7 @@ FLOORS = [
     ["pyspark_strandline.operators", "pyspark_strandline.resume"],
     ["pyspark_strandline.read", "pyspark_strandline.write"],
     ["pyspark_strandline.loops", "pyspark_strandline.report"],
+    ["pyspark_strandline.program"],
     ["pyspark_strandline.replay"],
     ["pyspark_strandline"],
     ["strandline.cli"],

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -11,6 +12,7 @@ from pyspark.sql import functions as F
 from pyspark_strandline.loops import errors
 from pyspark_strandline.operators.operator_marker import MARK
 from pyspark_strandline.schema import TIME_METADATA
+from strandline.time.path.steps import Steps
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructField
@@ -90,6 +92,8 @@ def _check_columns(made: list[StructField], expected: list[StructField]) -> None
         raise errors.schema_mismatch_body_types([(f.name, kinds[f.name], f.dataType.simpleString()) for f in wrong])
 
 
-def _times(field: StructField) -> Mapping[str, Any]:
-    """Return what makes the column a time of its path."""
-    return {key: value for key, value in (field.metadata or {}).items() if key in (TIME_METADATA, "strandline.summary")}
+def _times(field: StructField) -> tuple[object, object]:
+    """Return what makes the column a time: its domain, and how it was moved, by whichever of the loop's channels it came."""
+    known = field.metadata or {}
+    summary = Steps.from_json(json.loads(known.get("strandline.summary", "[]")))
+    return known.get(TIME_METADATA), summary.from_input(None)

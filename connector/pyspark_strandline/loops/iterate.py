@@ -102,9 +102,7 @@ def iterate(
         _check_until(until)
     by_round = best is None and not distinct
 
-    others = dict(streams or {})
-    if taken := [name for name in others if name.lower() in ("seed", _ROUNDS)]:
-        raise errors.option_invalid_streams(taken)
+    others = _other_streams(streams)
 
     def followed_by(of: Mapping[str, DataFrame], name: str, paths: Mapping[str, str | os.PathLike[str]]) -> Followed:
         stream, also = of[name], {other: of[other] for other in others}
@@ -120,24 +118,29 @@ def iterate(
     outside = {f"storage.{name}": value for name, value in (plain or {}).items()}
     first = read_channels(spark, {"seed": seed, **others}, domain=domain, **outside)
     seeds = first["seed"].select(*map(F.col, map(quoted, entered.names)))
-    looked_at = {**{name: first[name] for name in others}, "seed": seeds}
-    computed = followed_by(looked_at, "seed", {"seed": seed, **others}).computed
+    computed = followed_by({**first.all, "seed": seeds}, "seed", {"seed": seed, **others}).computed
     Channel.create(f"{folder}/{_ROUNDS}", entered, time=time, producers=["loop"], storage_options=plain, exist_ok=True)
-    paths = {"seed": seed, **others, _ROUNDS: f"{folder}/{_ROUNDS}"}
     loop = read_loop(
         spark,
-        paths,
+        paths := {"seed": seed, **others, _ROUNDS: f"{folder}/{_ROUNDS}"},
         feedback={_ROUNDS: {at: 1}},
         domain=domain,
         storage=storage,
         **{**_bounds(options, until, best, distinct, computed), **options, "form": _form(until, best, distinct)},
     )
-    follow = followed_by({name: loop[name] for name in (*others, _ROUNDS)}, _ROUNDS, paths).rows
+    follow = followed_by(loop.streams.all, _ROUNDS, paths).rows
     at_once = [F.col(quoted(name)) for name in (time, *columns)]
     rows = loop["seed"].select(*at_once).unionByName(follow.select(*at_once))
     outer = [name for name, _ in domain.coordinates[:-1]] if len(domain.coordinates) > 2 else domain.coordinates[0][0]
     routed = _routed(rows, until, best, distinct, time=time, columns=columns, outer=outer, at=at)
     return loop.route(routed, _TO, {_ROUNDS: None, _RESULT: f"{folder}/{_RESULT}"}, leave={_RESULT: outer})
+
+
+def _other_streams(streams: Mapping[str, str | os.PathLike[str]] | None) -> dict[str, str | os.PathLike[str]]:
+    """Return the other channels of the loop. Raises if one has the name of the loop's own."""
+    if taken := [name for name in streams or {} if name.lower() in ("seed", _ROUNDS)]:
+        raise errors.option_invalid_streams(taken)
+    return dict(streams or {})
 
 
 def _check_names(names: Sequence[str]) -> None:

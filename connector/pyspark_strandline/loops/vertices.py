@@ -15,7 +15,7 @@ from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
 from pyspark_strandline.column_types import check_exchanged_types, check_stored_types
 from pyspark_strandline.loops import errors
-from pyspark_strandline.loops.aggregators import AGGREGATED, aggregators_of, given_schema, with_aggregated
+from pyspark_strandline.loops.aggregators import AGGREGATED, Aggregator, aggregators_of, given_schema, with_aggregated
 from pyspark_strandline.loops.loop import ROUTED_TIME, read_loop
 from pyspark_strandline.operators.errors import result_invalid_at_vertex
 from pyspark_strandline.operators.operator_marker import MARK
@@ -182,11 +182,7 @@ def pregel(
     check_exchanged_types(_struct(program.state_schema), "The states")
     schema = pa.schema([time_field("time", domain), *arrow_schema(columns)])
     aggregators = aggregators_of(program.aggregators)
-    values = given_schema(aggregators)
-    schemas = {_MESSAGES: schema}
-    if aggregators:
-        check_stored_types(values, "The values of aggregators")
-        schemas[_AGGREGATES] = pa.schema([time_field("time", domain), *arrow_schema(values)])
+    schemas = {_MESSAGES: schema, **_aggregates(aggregators, domain)}
     for name, each in schemas.items():
         Channel.create(f"{folder}/{name}", each, time="time", producers=["loop"], storage_options=plain, exist_ok=True)
     loop = read_loop(
@@ -205,20 +201,7 @@ def pregel(
         rows = with_aggregated(rows, loop[_AGGREGATES], aggregators, vertex=vertex, parts=parts)
     processor = _Vertices(program, rows.schema[_INPUT].dataType, message, kind)
     out = process(rows, processor, key=vertex)
-    flat = out.select(
-        "time",
-        _KIND,
-        F.col(quoted(vertex)),
-        _TO,
-        *(F.col(f"{_MESSAGE}.{quoted(name)}").alias(f"{_SENT}{name}") for name in message.names),
-        *(F.col(f"{_OUT}.{quoted(name)}").alias(f"{_RESULTS}{name}") for name in result.names),
-        *(F.col(f"{_GIVEN}.{quoted(name)}").alias(f"{_VALUES}{name}") for name in aggregators),
-    )
-    places = {
-        _MESSAGES: {vertex: _TO, **{name: f"{_SENT}{name}" for name in message.names}},
-        _RESULT: {vertex: vertex, **{name: f"{_RESULTS}{name}" for name in result.names}},
-        **({_AGGREGATES: {name: f"{_VALUES}{name}" for name in aggregators}} if aggregators else {}),
-    }
+    flat, places = _flat(out, vertex, message, result, list(aggregators))
     leave = [name for name, _ in domain.coordinates[:-1]]
     return loop.route(
         flat,
@@ -227,6 +210,30 @@ def pregel(
         columns=places,
         leave={_RESULT: leave if len(leave) > 1 else leave[0]},
     )
+
+
+def _aggregates(aggregators: Mapping[str, Aggregator], domain: TimeDomain) -> dict[str, pa.Schema]:
+    """Return the schema of the channel of what vertices give to aggregators, if there are any."""
+    values = given_schema(aggregators)
+    check_stored_types(values, "The values of aggregators")
+    return {_AGGREGATES: pa.schema([time_field("time", domain), *arrow_schema(values)])} if aggregators else {}
+
+
+def _flat(
+    out: DataFrame, vertex: str, message: StructType, result: StructType, aggregators: list[str]
+) -> tuple[DataFrame, dict[str, dict[str, str]]]:
+    """Return what vertices emit with a column for each field, and which column becomes which of each channel."""
+    columns = [
+        *(F.col(f"{_MESSAGE}.{quoted(name)}").alias(f"{_SENT}{name}") for name in message.names),
+        *(F.col(f"{_OUT}.{quoted(name)}").alias(f"{_RESULTS}{name}") for name in result.names),
+        *(F.col(f"{_GIVEN}.{quoted(name)}").alias(f"{_VALUES}{name}") for name in aggregators),
+    ]
+    places = {
+        _MESSAGES: {vertex: _TO, **{name: f"{_SENT}{name}" for name in message.names}},
+        _RESULT: {vertex: vertex, **{name: f"{_RESULTS}{name}" for name in result.names}},
+        **({_AGGREGATES: {name: f"{_VALUES}{name}" for name in aggregators}} if aggregators else {}),
+    }
+    return out.select("time", _KIND, F.col(quoted(vertex)), _TO, *columns), places
 
 
 def _for_vertices(given: DataFrame, sent: DataFrame, message: StructType, *, vertex: str, time: str) -> DataFrame:

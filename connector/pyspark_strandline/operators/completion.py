@@ -14,9 +14,10 @@ from pyspark.sql.types import StructType
 
 from pyspark_strandline.column_types import check_exchanged_types
 from pyspark_strandline.operators import errors
-from pyspark_strandline.operators.group_runs import key_values, runs
+from pyspark_strandline.operators.calls.group_runs import key_values, runs
+from pyspark_strandline.operators.calls.map_batches import map_batches
+from pyspark_strandline.operators.calls.user_calls import name_of, noted, python_key
 from pyspark_strandline.operators.loop_times import LoopTimes
-from pyspark_strandline.operators.map_batches import map_batches
 from pyspark_strandline.operators.operator_marker import (
     MARK,
     checked_key,
@@ -28,7 +29,6 @@ from pyspark_strandline.operators.operator_marker import (
 )
 from pyspark_strandline.operators.results.conversion import Expected, conform
 from pyspark_strandline.operators.results.pandas_form import to_pandas
-from pyspark_strandline.operators.user_calls import name_of, noted, python_key
 from pyspark_strandline.schema import arrow_schema, quoted
 from strandline.time.arrow import times_of
 from strandline.time.domain import Time, TimeDomain

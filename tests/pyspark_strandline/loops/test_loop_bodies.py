@@ -91,7 +91,7 @@ def in_sql(text: str) -> Any:
 REFUSED = {
     "a self join": (
         lambda rows, _: rows.join(again(rows), F.expr("time = t AND b = k")).select("time", "a", F.col("z").alias("b")),
-        "joins the loop's rows with themselves.*time = t.*with a table",
+        "joins the loop's rows with themselves.*time = t.*Use meet",
     ),
     "a self join by branches": (
         lambda rows, edges: stepped(rows, edges).join(again(rows.where("a > 1")), F.expr("time = t")).select("time", "a", "b"),

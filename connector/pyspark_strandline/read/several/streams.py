@@ -49,6 +49,11 @@ class Streams:
             )
         return rows.select(*selected)
 
+    @property
+    def all(self) -> dict[str, DataFrame]:
+        """All streams by name."""
+        return {name: self[name] for name in self._names}
+
     def __iter__(self) -> Any:
         return iter(self._names)
 

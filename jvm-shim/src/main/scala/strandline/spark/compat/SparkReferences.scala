@@ -113,8 +113,7 @@ private[spark] object SparkReferences {
                 null
               }
             },
-            ClassReader.SKIP_CODE | ClassReader.SKIP_DEBUG | ClassReader.SKIP_FRAMES
-          )
+            ClassReader.SKIP_CODE | ClassReader.SKIP_DEBUG | ClassReader.SKIP_FRAMES)
         finally in.close()
       found.result()
     }

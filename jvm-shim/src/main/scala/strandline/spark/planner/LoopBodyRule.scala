@@ -129,7 +129,8 @@ private final class LoopBody(asked: Metadata) {
       case hold: Deduplicate if operatorOf(hold).contains(MarkedOperator.Hold) => waysTo(hold.child)
       case meet: Deduplicate if operatorOf(meet).contains(MarkedOperator.Meet) => ofMeet(meet)
       case called: MapInArrow
-          if called.output.exists(_.metadata.contains(LoopRule.CheckedKey)) && operatorsBelow(called).contains(MarkedOperator.Hold) =>
+          if called.output.exists(_.metadata.contains(LoopRule.CheckedKey)) && operatorsBelow(called).contains(
+            MarkedOperator.Hold) =>
         checkRounds("on_complete", timed = true)
         waysTo(called.child).map(_ => Way(Map.empty, called.output.map(_.exprId).toSet))
       case same @ (_: Filter | _: SubqueryAlias | _: View | _: ResolvedHint | _: Repartition | _: RepartitionByExpression |
@@ -199,7 +200,9 @@ private final class LoopBody(asked: Metadata) {
 
   /** Rows of different rounds meet, so what follows from a row is the same whichever way brings it first. */
   private def ofMeet(meet: Deduplicate): Seq[Way] = {
-    val coordinates = meet.keys.flatMap(key => TimeColumn.of(key).map(_ => key.dataType)).collect { case s: StructType => s.length }
+    val coordinates = meet.keys.flatMap(key => TimeColumn.of(key).map(_ => key.dataType)).collect { case s: StructType =>
+      s.length
+    }
     val mark = meet.keys.map(_.metadata).find(_.contains(OperatorMark.Meet)).get.getString(OperatorMark.Meet)
     if (!MeetForm.emitsAtOnce(mark))
       refuse("The body has a left_anti meet, whose rows a later round could take back",
@@ -208,7 +211,8 @@ private final class LoopBody(asked: Metadata) {
       refuse("The body has a meet that keeps rows of other outer times",
         "Pass within= with all coordinates but the round, such as meet(…, within=\"outer\").")
     if (asked.getBoolean("byRound"))
-      refuse("The body has a meet, which pairs rows of different rounds, so a round has not all rows that follow from the one before",
+      refuse(
+        "The body has a meet, which pairs rows of different rounds, so a round has not all rows that follow from the one before",
         "Leave distinct=False out: then a row that the loop has had is dropped.")
     waysTo(meet.child)
   }

@@ -12,8 +12,8 @@ import strandline.spark.exec.{MarkedOperator, MarkedOperatorExec, OperatorKey}
 import strandline.spark.state.{OpenTimeIndex, TimedState}
 
 /**
- * A join across times: rows of two sides with equal keys meet once, at the least upper bound of their times, in the batch in which
- * the later one arrives.
+ * A join across times: rows of two sides with equal keys meet once, at the least upper bound of their times, in the batch in
+ * which the later one arrives.
  *
  * A row of the input has the struct of one side; that of the other side is null. A pair has both. What is kept holds no
  * frontier back: a pair's time is at or after that of the row that arrives. Only the left rows of an anti join wait until their
@@ -160,8 +160,9 @@ final class MeetExec(
     /** Returns the rows of the other side that a row meets. */
     private def partners(side: MeetSide, row: UnsafeRow, time: Array[Long]): Iterator[UnsafeRow] = {
       val other = if (side.number == 0) form.right else form.left
-      at.slots(side, time, other, times.open).flatMap(slot => rows.list(entryAt(row, slot), other).filter(at.meets(side, time, _,
-        other)))
+      at.slots(side, time, other, times.open).flatMap(slot =>
+        rows.list(entryAt(row, slot), other).filter(at.meets(side, time, _,
+            other)))
     }
 
     private def entryAt(row: UnsafeRow, slot: Any): UnsafeRow = {

@@ -13,8 +13,8 @@ import strandline.spark.time.{Composite, Json, TimeDomain}
  *
  * @param how What comes out.
  * @param domain The domain of the times.
- * @param within The number of first coordinates of a time that are its outer time. Rows that are kept within it are forgotten when
- *   it closes. 0: nothing is forgotten.
+ * @param within The number of first coordinates of a time that are its outer time. Rows that are kept within it are forgotten
+ *   when it closes. 0: nothing is forgotten.
  */
 final case class MeetForm(how: MeetKind, domain: TimeDomain, within: Int, left: MeetSide, right: MeetSide) {
 
@@ -87,8 +87,8 @@ object MeetForm {
   }
 
   /**
-   * Reads the form that the mark states (operators/meet.py): `{"how": "inner", "within": 1, "left": side, "right": side}`, where a
-   * side is `{"column": "_left", "keep": "within" or "always", "distinct": false}`.
+   * Reads the form that the mark states (operators/meet.py): `{"how": "inner", "within": 1, "left": side, "right": side}`, where
+   * a side is `{"column": "_left", "keep": "within" or "always", "distinct": false}`.
    */
   def of(operator: MarkedOperator, columns: Seq[Attribute]): MeetForm = {
     val text = operator.key.mark.metadata.getString(OperatorMark.Meet)
