@@ -73,8 +73,8 @@ private[spark] object LoopRule {
 
   /**
    * Refuses operators that may emit something later than the source was told by its option `passing`: rows of the channels that
-   * it names, or anything at a time that was moved. The source counts the times of the former for one batch only, and those of all
-   * others until they are closed where they are read.
+   * it names, or anything at a time that was moved. The source counts the times of the former for one batch only, and those of
+   * all others until they are closed where they are read.
    *
    * It looks at the analysed plan of the whole query. Below such an operator, each branch takes the columns of the channels that
    * it reads out of the source's rows.

@@ -10,8 +10,8 @@ import strandline.spark.state.OpenTimeIndex
  * The rows that a task of [[MeetExec]] keeps: of each slot, key and side a list, the newest row first.
  *
  * An entry's key is the slot (a time, see [[MeetTimes]]), a number in the column of the mark, and the key's columns. The head of
- * a list has the number of its side, 0 or 1. A row has a number whose last bit is the side's. The mark of a value leads to the next
- * row of the list: its number, doubled, and 1 more for a row that is marked as met. At the end it is the head's.
+ * a list has the number of its side, 0 or 1. A row has a number whose last bit is the side's. The mark of a value leads to the
+ * next row of the list: its number, doubled, and 1 more for a row that is marked as met. At the end it is the head's.
  *
  * Of a slot that the batch both opens and closes, rows are in memory as long as there is room, and never reach the store.
  */
