@@ -6,12 +6,9 @@ from collections.abc import Iterable, Sequence
 from glob import escape
 
 from strandline.errors import ChannelError, IngestError, PolicyError, ProducerError
+from strandline.shell_words import command
 
 _REMEDY = "Correct the class, then start the query again: it repeats the batch. Nothing of the batch was written."
-_MISSING = (
-    "Restore the file from a backup. Or stop the query, and call release_parked(path, take_over=True, "
-    "forget_missing=True), which gives these rows up."
-)
 
 
 def cancel_impossible(path: str, why: str) -> IngestError:
@@ -231,7 +228,7 @@ def parked_file_differs(file: str, path: str, rows: int, least: str, greatest: s
         f"The file {file!r} of {path} does not have the {rows} rows from {least} to "
         f"{greatest} that the log states for it, in the channel's columns. Nothing was written.",
         "The file or the log was changed: restore them from a backup. To give up the file's rows instead, stop the query, remove "
-        "the file, and call release_parked(path, take_over=True, forget_missing=True).",
+        f"the file, and type {command('release-parked', path, options=['--take-over', '--forget-missing'])}.",
     )
 
 
@@ -241,7 +238,7 @@ def parked_file_differs_list(file: str, path: str) -> IngestError:
         f"The file {file!r} of {path}, which says where rows are that are parked beyond maxAhead, is not the one "
         "that the log states. Nothing was written.",
         "The file or the log was changed: restore them from a backup. To give up the rows instead, stop the query, remove "
-        "the file, and call release_parked(path, take_over=True, forget_missing=True).",
+        f"the file, and type {command('release-parked', path, options=['--take-over', '--forget-missing'])}.",
     )
 
 
@@ -249,7 +246,8 @@ def parked_file_missing(file: str, rows: int, path: str) -> IngestError:
     return IngestError(
         "STRANDLINE_PARKED_FILE_MISSING",
         f"The file {file!r} with {rows} rows that are parked beyond maxAhead does not exist in {path}.",
-        _MISSING,
+        f"Restore the file from a backup. Or stop the query, and type "
+        f"{command('release-parked', path, options=['--take-over', '--forget-missing'])}. This gives these rows up.",
     )
 
 
@@ -257,7 +255,8 @@ def parked_file_missing_list(file: str, rows: int, path: str) -> IngestError:
     return IngestError(
         "STRANDLINE_PARKED_FILE_MISSING",
         f"The file {file!r}, which says where {rows} rows are that are parked beyond maxAhead, does not exist in {path}.",
-        _MISSING,
+        f"Restore the file from a backup. Or stop the query, and type "
+        f"{command('release-parked', path, options=['--take-over', '--forget-missing'])}. This gives these rows up.",
     )
 
 
@@ -430,7 +429,8 @@ def producer_live_parked(path: str, owner: object) -> ProducerError:
     return ProducerError(
         "STRANDLINE_PRODUCER_LIVE",
         f"Rows of {path} are parked for {owner}, which may still be running.",
-        "Stop that query, or start it without maxAhead. If it has ended for good, call release_parked(path, take_over=True).",
+        "Stop that query, or start it without maxAhead. If it has ended for good, type "
+        f"{command('release-parked', path, options=['--take-over'])}.",
     )
 
 
