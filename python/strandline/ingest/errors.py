@@ -19,12 +19,12 @@ def cancel_impossible(path: str, why: str) -> IngestError:
     )
 
 
-def cancel_impossible_channel(manifest: str, name: str, time: str) -> IngestError:
+def cancel_impossible_channel(manifest: str, name: str, time: str, path: str) -> IngestError:
     return IngestError(
         "STRANDLINE_CANCEL_IMPOSSIBLE",
         f"The manifest {manifest} is a channel, in which the rows for {time} of {name!r} add up. Nothing was written.",
-        "Let a producer of that channel commit a row with the negative count. Then strandline cancel PATH, without more, "
-        "lets the ingest's channel go by it at once.",
+        f"Let a producer of that channel commit a row with the negative count. Then type {command('cancel', path)}. The ingest's "
+        "channel goes by it at once.",
     )
 
 
@@ -288,8 +288,8 @@ def partition_not_ahead(name: str, path: str, holds: str, joins: str) -> IngestE
     return IngestError(
         "STRANDLINE_PARTITION_NOT_AHEAD",
         f"Partition {name!r} of {path} holds {holds}, and would join at {joins}, which is not before that. Nothing was written.",
-        "Name a partition that is ahead of the others: status(path) shows what each holds. One that is behind and delivers "
-        "nothing is dropped.",
+        f"Name a partition that is ahead of the others. To see what each holds, type {command('inspect', path)}. If this one "
+        f"never delivers again, type {command('drop', path, name)}.",
     )
 
 
@@ -297,7 +297,7 @@ def partition_not_dead(name: str, path: str, why: str) -> IngestError:
     return IngestError(
         "STRANDLINE_PARTITION_NOT_DEAD",
         f"The partition {name!r} of {path} cannot be forgotten, because it {why}. Nothing was written.",
-        "If it never delivers again, call drop_partitions(path, names) first. A partition that a manifest counts stays.",
+        f"If it never delivers again, drop it first: {command('drop', path, name)}. A partition that a manifest counts stays.",
     )
 
 
@@ -480,7 +480,7 @@ def rejoin_impossible(name: str, path: str, holds: str) -> IngestError:
         "STRANDLINE_REJOIN_IMPOSSIBLE",
         f"Partition {name!r} of {path} holds {holds}, and no other partition of its ingest holds an earlier time. A "
         "partition rejoins where those are, and not before them. Nothing was written.",
-        "If the channel has corrections, readmit(path, where=…) adds the rows that were set aside. Otherwise ingest the "
+        f"If the channel has corrections, readmit({path!r}, where=…) adds the rows that were set aside. Otherwise ingest the "
         "stream into a new channel, and let the readers change to it.",
     )
 
@@ -494,7 +494,7 @@ def replay_differs(batch: int, query: str, path: str, rows: int, replayed: int, 
         "If the checkpoint was restored, restore its newest state, or ingest into a new channel with a new checkpoint. Two "
         "queries with the same id (a copied checkpoint) cannot write to one channel: give the second query its own "
         "checkpoint. If the source does not repeat its rows, or a column is computed anew (uuid(), rand()), call "
-        "accept_replay(path, query) to keep the committed rows.",
+        f"accept_replay({path!r}, {query!r}) to keep the committed rows.",
     )
 
 

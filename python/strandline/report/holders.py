@@ -171,7 +171,7 @@ class Describer:
             return Described("partition", f"{what}, {partition.delivered}; {query}", f"{runs}: {release}", drop)
         newest = partition.newest_aside
         if newest is not None and newest.only_since_ms is not None:
-            return Described("partition", f"{partition.delivered}; {query}", f"{_repair(newest)}; {silent}", drop)
+            return Described("partition", f"{partition.delivered}; {query}", f"{_repair(path, newest)}; {silent}", drop)
         return Described(
             "partition",
             f"{partition.delivered}; {query}",
@@ -247,13 +247,13 @@ class Describer:
         return Described("producer", what, release, drop)
 
 
-def _repair(newest: NewestAside) -> str:
+def _repair(path: str, newest: NewestAside) -> str:
     """Return what lets a partition go on whose rows are all set aside."""
     if newest.late:
         return "rows of the partition that are in time: it sends rows before what it has promised, so see its clock"
     return (
         f"repair what sends its rows ({newest.reason}): its next rows that can be used go on. If the channel has corrections, "
-        "readmit(…, where=…) adds those that were set aside, with their times corrected"
+        f"readmit({path!r}, where=…) adds those that were set aside, with their times corrected"
     )
 
 

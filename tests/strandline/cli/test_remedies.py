@@ -13,7 +13,7 @@ from ingest_bench import SCHEMA, Bench
 from page_channels import look
 from strandline.channel import CapabilityError, Channel, WriterSession
 from strandline.cli.__main__ import main
-from strandline.ingest import IngestError, Settings, cancel, drop_partitions, idle, manifest, ordered, status
+from strandline.ingest import Ingest, IngestError, Settings, cancel, drop_partitions, idle, manifest, ordered, status
 from strandline.report import explain, verify
 from strandline.time.arrow import time_field
 from strandline.time.domain import int64, product
@@ -204,6 +204,25 @@ def test_late_rows_come_back_by_a_command(tmp_path: Path) -> None:
     assert ran("publish-late", bench.settings.path, "--yes", "--json") == 0
     assert ran("readmit", bench.settings.path, "--yes") == 0
     assert len(bench.rows()) == 2
+
+
+def test_late_rows_are_published_by_what_status_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(tmp_path, ordered())
+    bench.run((3, "a", 0))
+    monkeypatch.setattr(Ingest, "_publish", lambda *_: None)
+    bench.run((1, "a", 1))
+    assert typed(str(status(bench.settings.path)), "publish-late") == 0
+    assert bench.late() == [(1, "a", 1)]
+
+
+def test_an_errors_remedy_names_the_channel_and_the_partition(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bench = Bench(tmp_path, ordered())
+    bench.run((3, "a", 0), (5, "it's b", 0), (7, "c", 0))
+    assert ran("forget", bench.settings.path, "it's b", "--yes") == 3
+    assert typed(capsys.readouterr().err, "drop") == 0
+    assert ran("rejoin", bench.settings.path, "a", "--yes") == 3
+    assert typed(capsys.readouterr().err, "drop") == 0
+    assert bench.frontier() == [7]
 
 
 def test_parked_rows_of_a_query_that_has_ended_are_released_by_what_is_printed(

@@ -103,7 +103,9 @@ def test_the_only_partition_is_refused_and_readmit_remains(tmp_path: Path) -> No
     bench.run((FAR, "b", 2))
     bench.run((20, "b", 3))
     before = bench.channel.version
-    with pytest.raises(IngestError, match=r"STRANDLINE_REJOIN_IMPOSSIBLE.*no other partition.*readmit\(path, where=…\)"):
+    with pytest.raises(
+        IngestError, match=rf"STRANDLINE_REJOIN_IMPOSSIBLE.*no other partition.*readmit\('{bench.settings.path}', where=…\)"
+    ):
         rejoin_partitions(bench.settings.path, ["b"])
     assert bench.channel.version == before
     assert readmit(bench.settings.path).rows == 1

@@ -182,7 +182,8 @@ def future_warning(path: str, late_path: str, bound: FutureBound, found: FutureR
     if found.rows > max(2, read // 2):
         text += "These are most rows of the batch: check first that the clock of the driver's machine is right. "
     text += (
-        "Repair the clock of what sends them; readmit(…, where=…) adds them with right times, if the channel has corrections. If "
-        "such times are right, as those of bookings, set maxFuture (max_future in ingest) to a longer time or to off."
+        f"Repair the clock of what sends them; readmit({path!r}, {late_path!r}, where=…) adds them with right times, if the "
+        "channel has corrections. If such times are right, as those of bookings, set maxFuture (max_future in ingest) to a "
+        "longer time or to off."
     )
     return printable(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from strandline.errors import printable
+from strandline.shell_words import command
 
 __all__ = ["aside_warning", "rows_by_reason"]
 
@@ -34,9 +35,12 @@ def aside_warning(
     shown = rows_by_reason(by, examples)
     late_only = all(reason == "late" for _, reason in by)
     remedy = "Give the policy a longer delay if they are often late." if late_only else "Repair what sends them."
+    add = f"readmit({path!r}, {late_path!r}, where=…) adds them"
+    if late_only:
+        add = f"add them with: {command('readmit', path, options=['--late-path', late_path])}"
     return printable(
         f"{path}: {sum(by.values())} of {read} rows were set aside in {late_path}, and are in no result. {shown}. "
-        f"{remedy} readmit(…) adds them, if the channel has corrections."
+        f"{remedy} If the channel has corrections, {add}."
     )
 
 
