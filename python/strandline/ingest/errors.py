@@ -1,4 +1,4 @@
-"""The errors of ingests. Those of policies and of late tables are in their packages."""
+"""The errors of ingests. Those of policies, of late tables and of parked rows are in their packages."""
 
 from __future__ import annotations
 
@@ -222,44 +222,6 @@ def option_invalid_on_late(value: str) -> IngestError:
     return IngestError("STRANDLINE_OPTION_INVALID", f"onLate is {value!r}, not setAside or fail.", "Give setAside or fail.")
 
 
-def parked_file_differs(file: str, path: str, rows: int, least: str, greatest: str) -> IngestError:
-    return IngestError(
-        "STRANDLINE_PARKED_FILE_DIFFERS",
-        f"The file {file!r} of {path} does not have the {rows} rows from {least} to "
-        f"{greatest} that the log states for it, in the channel's columns. Nothing was written.",
-        "The file or the log was changed: restore them from a backup. To give up the file's rows instead, stop the query, remove "
-        f"the file, and type {command('release-parked', path, options=['--take-over', '--forget-missing'])}.",
-    )
-
-
-def parked_file_differs_list(file: str, path: str) -> IngestError:
-    return IngestError(
-        "STRANDLINE_PARKED_FILE_DIFFERS",
-        f"The file {file!r} of {path}, which says where rows are that are parked beyond maxAhead, is not the one "
-        "that the log states. Nothing was written.",
-        "The file or the log was changed: restore them from a backup. To give up the rows instead, stop the query, remove "
-        f"the file, and type {command('release-parked', path, options=['--take-over', '--forget-missing'])}.",
-    )
-
-
-def parked_file_missing(file: str, rows: int, path: str) -> IngestError:
-    return IngestError(
-        "STRANDLINE_PARKED_FILE_MISSING",
-        f"The file {file!r} with {rows} rows that are parked beyond maxAhead does not exist in {path}.",
-        f"Restore the file from a backup. Or stop the query, and type "
-        f"{command('release-parked', path, options=['--take-over', '--forget-missing'])}. This gives these rows up.",
-    )
-
-
-def parked_file_missing_list(file: str, rows: int, path: str) -> IngestError:
-    return IngestError(
-        "STRANDLINE_PARKED_FILE_MISSING",
-        f"The file {file!r}, which says where {rows} rows are that are parked beyond maxAhead, does not exist in {path}.",
-        f"Restore the file from a backup. Or stop the query, and type "
-        f"{command('release-parked', path, options=['--take-over', '--forget-missing'])}. This gives these rows up.",
-    )
-
-
 def partition_column_invalid(name: str, kind: object) -> IngestError:
     return IngestError(
         "STRANDLINE_PARTITION_COLUMN_INVALID",
@@ -475,13 +437,36 @@ def query_unknown(query: str, path: str, queries: Iterable[str]) -> IngestError:
     )
 
 
-def rejoin_impossible(name: str, path: str, holds: str) -> IngestError:
+def _rejoin_impossible(name: str, path: str, holds: str, what: str, remedy: str) -> IngestError:
     return IngestError(
         "STRANDLINE_REJOIN_IMPOSSIBLE",
-        f"Partition {name!r} of {path} holds {holds}, and no other partition of its ingest holds an earlier time. A "
+        f"Partition {name!r} of {path} holds {holds}, and no other partition of its ingest holds an earlier time.{what} A "
         "partition rejoins where those are, and not before them. Nothing was written.",
+        remedy,
+    )
+
+
+def rejoin_impossible(name: str, path: str, holds: str) -> IngestError:
+    return _rejoin_impossible(
+        name,
+        path,
+        holds,
+        "",
         f"If the channel has corrections, readmit({path!r}, where=…) adds the rows that were set aside. Otherwise ingest the "
         "stream into a new channel, and let the readers change to it.",
+    )
+
+
+def rejoin_impossible_beside_hold(name: str, path: str, holds: str, hold: str, held: str) -> IngestError:
+    """Name a hold, which keeps an earlier time open. It may be dropped before the next batch, so no partition joins at it."""
+    return _rejoin_impossible(
+        name,
+        path,
+        holds,
+        f" The producer {hold!r} holds {held} (strandline hold), and is no partition: it may be dropped at any time.",
+        f"Before you drop {hold!r}, it can add the rows that were set aside, as any producer does: "
+        f"Channel.open({path!r}).producer({hold!r}).send(rows), with times at or after {held}. Later rows of the partition need "
+        "a new channel, unless the channel has corrections.",
     )
 
 
