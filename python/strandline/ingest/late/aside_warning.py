@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from heapq import nsmallest
 
 from strandline.errors import printable
 from strandline.shell_words import command
@@ -46,9 +47,9 @@ def aside_warning(
 
 def rows_by_reason(by: Mapping[tuple[str | None, str], int], examples: Mapping[tuple[str | None, str], str]) -> str:
     """Return in words how many rows of which partition were set aside, and why, the most first. See :func:`aside_warning`."""
-    most = sorted(by.items(), key=lambda entry: (-entry[1], str(entry[0])))
-    shown = "; ".join(_one(key, rows, examples.get(key)) for key, rows in most[:_SHOWN])
-    return shown + (f"; and {len(most) - _SHOWN} more partitions or reasons" if len(most) > _SHOWN else "")
+    most = nsmallest(_SHOWN, by.items(), key=lambda entry: (-entry[1], str(entry[0])))
+    shown = "; ".join(_one(key, rows, examples.get(key)) for key, rows in most)
+    return shown + (f"; and {len(by) - _SHOWN} more partitions or reasons" if len(by) > _SHOWN else "")
 
 
 def _one(key: tuple[str | None, str], rows: int, example: str | None) -> str:
