@@ -118,7 +118,16 @@ def _value(node: ast.expr, values: Values | None) -> str:
     """Return what represents a value within a text: a part that is there if it is known, or else the value's name."""
     if isinstance(node, ast.IfExp) and isinstance(node.body, ast.JoinedStr):
         return _template(node.body, values)
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "command":
+        return _command(node, values)
     return _template(node, values) if isinstance(node, ast.Name) else _named(node)
+
+
+def _command(node: ast.Call, values: Values | None) -> str:
+    """Return the command line that ``strandline.shell_words.command`` makes, with the names of the values in it."""
+    options = [word for keyword in node.keywords for word in getattr(keyword.value, "elts", [])]
+    name, path, *words = (_template(word, values) for word in [*node.args[:2], *options, *node.args[2:]])
+    return " ".join(["strandline", name, path, *words])
 
 
 def _named(node: ast.expr) -> str:

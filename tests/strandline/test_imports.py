@@ -18,7 +18,7 @@ CORE = ("strandline.errors", "strandline.time", "strandline.tracker", "strandlin
 
 FLOORS = [
     ["strandline.errors", "strandline.json_value", "strandline.spark_offsets"],
-    ["strandline.time"],
+    ["strandline.shell_words", "strandline.time"],
     ["strandline.tracker", "strandline.delta"],
     ["strandline.channel.batch", "strandline.channel.errors"],
     ["strandline.dataflow", "strandline.testing", "strandline.channel.statements"],

@@ -162,7 +162,8 @@ class SparkMetrics:
 
     def update(self) -> None:
         """Set the gauges to the present values."""
-        for query, values in self._reports.figures().items():
+        every = self._reports.figures()
+        for query, values in every.items():
             numbers: dict[str, Any] = {}
             parts = _parts({figure.part for figure in values if figure.part is not None})
             for figure in values:
@@ -174,7 +175,10 @@ class SparkMetrics:
                     self._shim.figures(f"strandline.{_part(query, exact=True)}", json.dumps(numbers))
                     self._known.add(query)
         for query in list(self._known):
-            self._withdraw_ended(query)
+            if query in every:
+                self._withdraw_ended(query)
+            else:  # it is called otherwise now, or forgotten
+                self._withdraw(query)
 
     def _is_shown(self, query: str) -> bool:
         return self._reports.is_running(query) or self._reports.error(query) is not None

@@ -35,21 +35,26 @@ class OutputLogs:
         query: The query's id.
         sink: What the shim says of the query's sink.
         storage: The options of the storage of the channels.
+
+    Attributes:
+        producer: The name under which the query writes, if a user has chosen one.
+        paths: The path of each output.
+        is_ingest: Whether the query is an ingest.
     """
 
     def __init__(self, query: str, sink: Mapping[str, Any], storage: Mapping[str, str] | None = None) -> None:
         options: Mapping[str, str] = sink.get("options") or {}
-        self._query, self._producer = query, options.get("producer", options.get("node"))
-        self._paths = {"rows": options["path"]} if "path" in options else {}
+        self._query, self.producer = query, options.get("producer", options.get("node"))
+        self.paths = {"rows": options["path"]} if "path" in options else {}
         if "outputs" in options:
-            self._paths = {name: each["path"] for name, each in json.loads(options["outputs"]).items()}
+            self.paths = {name: each["path"] for name, each in json.loads(options["outputs"]).items()}
         self.is_ingest = "policy" in options
         self._storage = storage
         self._channels: dict[str, Channel] = {}
 
     def frontiers(self) -> dict[str, Antichain]:
         """Return the present frontier of each output. One without a channel, or whose channel cannot be read, is left out."""
-        return {output: frontier for output in self._paths if (frontier := self._frontier(output)) is not None}
+        return {output: frontier for output in self.paths if (frontier := self._frontier(output)) is not None}
 
     def set_aside(self) -> dict[str, int] | None:
         """Return how many rows an ingest has set aside, by each reason that there is; ``None`` if that is not known.
@@ -80,7 +85,7 @@ class OutputLogs:
         try:
             channel = self._channels.get(output)
             if channel is None:
-                channel = self._channels[output] = Channel.open(self._paths[output], self._storage)
+                channel = self._channels[output] = Channel.open(self.paths[output], self._storage)
             else:
                 channel.refresh()
         except (StrandlineError, OSError):
@@ -91,4 +96,4 @@ class OutputLogs:
         return None if state is None else state.holds
 
     def _name_in(self, channel: Channel) -> str:
-        return self._producer or producer_of(channel.progress.producers, self._query)
+        return self.producer or producer_of(channel.progress.producers, self._query)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from py4j.java_gateway import JavaClass
 
 from pyspark_strandline.report import errors
+from pyspark_strandline.report.output_logs import OutputLogs
 from pyspark_strandline.report.query_progress import QueryProgress, nothing
 from pyspark_strandline.report.stages import batch_report
 from pyspark_strandline.report.unread import UnreadWork
@@ -180,7 +181,7 @@ class ProgressReports:
         return None if known is None else known.error
 
     def labels(self) -> list[str]:
-        """Return the queries that have reports: by name, or by id if they have none."""
+        """Return the queries that have reports: by their labels (:attr:`QueryProgress.label`)."""
         self._ask()
         with self._lock:
             return sorted(each.label for each in self._queries.values() if each.current is not None or each.is_opening)
@@ -224,20 +225,35 @@ class ProgressReports:
             return self._queries.get(key) or next((each for each in self._queries.values() if each.label == key), None)
 
     def _query(self, query: str, name: str, began: float = 0.0) -> QueryProgress:
-        """Return what is known of a query. One that has ended is forgotten when another one takes its name."""
+        """Return what is known of a query."""
         with self._lock:
             known = self._queries.get(query)
             if known is not None:
                 return known
             known = QueryProgress(query, name, self._window, self._storage, began)
-            for other in [each for each in self._queries.values() if each.label == known.label]:
-                if other.is_running:
-                    known.label = f"{name} {query}"
-                else:
-                    del self._queries[other.id]
-                    self._clock.forget(other.id)
+            self._call(known, known.label)
             self._queries[query] = known
             return known
+
+    def _call_by_producer(self, known: QueryProgress, sink: Mapping[str, Any]) -> None:
+        """Call a query without a name as ``why`` and the page do. Its producer is known once its sources are made."""
+        outputs = known.outputs(sink)
+        if outputs.producer is not None and known.label == known.id:
+            with self._lock:
+                self._call(known, outputs.producer, outputs)
+
+    def _call(self, known: QueryProgress, label: str, outputs: OutputLogs | None = None) -> None:
+        """Give a query a label. One that has ended is forgotten when another one takes its name.
+
+        ``outputs``: Only if it had the same ones, because the queries of several channels may have the same producer.
+        """
+        known.label = label
+        for other in [each for each in self._queries.values() if each is not known and each.label == label]:
+            if other.is_running or (outputs is not None and other.paths != outputs.paths):
+                known.label = f"{label} {known.id}"
+            else:
+                del self._queries[other.id]
+                self._clock.forget(other.id)
 
     def forget(self, query: StreamingQuery | str) -> None:
         """Forget the reports of a query. Monitoring systems then have no figures of it."""
@@ -297,6 +313,7 @@ class ProgressReports:
         if known.is_opening:
             self._open(known)
         try:
+            self._call_by_producer(known, facts["sink"])
             return known, known.add(facts, news["ms"], self.level_of(known.id, name))
         except Exception:
             self._failed(known, f"its batch {facts.get('batch')}")
@@ -310,6 +327,7 @@ class ProgressReports:
                 if text is None:
                     return
                 facts = json.loads(text)
+            self._call_by_producer(known, facts["sink"])
             for output, (frontier, moved) in known.open(facts, self.level_of(known.id, known.name)).items():
                 self._clock.begin(known.id, output, frontier, moved)
         except Exception:

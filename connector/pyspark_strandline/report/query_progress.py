@@ -36,7 +36,7 @@ class QueryProgress:
     Attributes:
         id: The query's id.
         name: Its name; empty if it has none.
-        label: How monitoring systems call it.
+        label: How monitoring systems call it: by its name, or by that of a producer that a user has chosen, or by its id.
         run: The id of its newest run.
         began: When the run began, in seconds since 1970.
         is_running: Whether it runs.
@@ -71,6 +71,11 @@ class QueryProgress:
         """The report of the newest batch, or what is known of a query without one."""
         return self.newest or self.opened
 
+    @property
+    def paths(self) -> Mapping[str, str]:
+        """The path of each output, if they are known; otherwise nothing."""
+        return {} if self._outputs is None else self._outputs.paths
+
     # ---- what happens ----------------------------------------------------------------------------------------------------
 
     def begin(self, run: str, began: float) -> None:
@@ -91,7 +96,7 @@ class QueryProgress:
         if level is Level.NONE:
             self.opened = nothing(self.id, self.name)
             return {}
-        moved = self._output_logs(facts["sink"]).moved()
+        moved = self.outputs(facts["sink"]).moved()
         if not moved and facts["batch"] < 0 and (least := self._least(facts)) is not None:
             moved = {"rows": Moved(least, self.began)}  # nothing is closed, and nothing has moved since the query began
         transforms = {}
@@ -106,7 +111,7 @@ class QueryProgress:
             frontiers={output: each.frontier for output, each in moved.items()},
             detail="no batch has ended since the query was started",
         )
-        at, set_aside = int(self.began * 1000), self._output_logs(facts["sink"]).set_aside()
+        at, set_aside = int(self.began * 1000), self.outputs(facts["sink"]).set_aside()
         with self._lock:
             self.opened = ProgressReport(
                 self.id,
@@ -130,7 +135,7 @@ class QueryProgress:
             self.newest = self._full = nothing(self.id, self.name)
             return self.newest
         taken = [self._taken.within(source) for source in facts["sources"]] if facts["sink"].get("v1") else []
-        outputs = self._output_logs(facts["sink"])
+        outputs = self.outputs(facts["sink"])
         frontiers = outputs.frontiers() if outputs.is_ingest else {}
         set_aside = outputs.set_aside()
 
@@ -184,7 +189,12 @@ class QueryProgress:
 
     # ---- the logs --------------------------------------------------------------------------------------------------------
 
-    def _output_logs(self, sink: Facts) -> OutputLogs:
+    def outputs(self, sink: Facts) -> OutputLogs:
+        """Return the channels into which the run writes.
+
+        Args:
+            sink: What the shim says of the query's sink.
+        """
         if self._outputs is None:
             self._outputs = OutputLogs(self.id, sink, self._storage)
         return self._outputs
@@ -198,7 +208,7 @@ class QueryProgress:
                 with suppress(StrandlineError, OSError):
                     if path is not None and source["channels"]:
                         return Antichain.least(Channel.open(path, self._storage).domain)
-        return Antichain.least(timestamp) if self._output_logs(facts["sink"]).is_ingest else None
+        return Antichain.least(timestamp) if self.outputs(facts["sink"]).is_ingest else None
 
 
 def nothing(query: str, name: str) -> ProgressReport:

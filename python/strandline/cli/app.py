@@ -58,6 +58,8 @@ app.command("cancel")(remedies.cancel)
 app.command("seal")(remedies.seal)
 app.command("readmit")(remedies.readmit)
 app.command("publish-late")(remedies.publish_late)
+app.command("release-parked")(remedies.release_parked)
+app.command("end-corrections")(remedies.end_corrections)
 app.command("compact")(operate.compact)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from strandline.errors import ProducerError, TimeDomainError, TimeError
+from strandline.shell_words import command
 from strandline.time.domain import TimeDomain
 
 
@@ -25,7 +26,8 @@ def producer_unknown(path: str, name: str, known: Sequence[str]) -> ProducerErro
     return ProducerError(
         "STRANDLINE_PRODUCER_UNKNOWN",
         f"{path} has no producer {name!r} that can be dropped. Those that it has: {shown or 'none'}.",
-        "Name one of these. strandline.ingest.release_parked releases parked rows, and end_corrections ends corrections.",
+        f"Name one of these. To release parked rows, type {command('release-parked', path)}. To end corrections, type "
+        f"{command('end-corrections', path)}.",
     )
 
 

@@ -192,7 +192,7 @@ class Manifests:
         if type(number) is not int or number < 0:
             raise errors.cancel_invalid_number(number)
         if table.grows:
-            raise errors.cancel_impossible_channel(table.path, name, shown)
+            raise errors.cancel_impossible_channel(table.path, name, shown, self._channel.path)
         announced = table.announced(name, at)
         if announced is None:
             times = [judge.settings.domain.format(each) for each in table.times(name)]

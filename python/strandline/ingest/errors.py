@@ -1,4 +1,4 @@
-"""The errors of ingests. Those of policies and of late tables are in their packages."""
+"""The errors of ingests. Those of policies, of late tables and of parked rows are in their packages."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ from collections.abc import Iterable, Sequence
 from glob import escape
 
 from strandline.errors import ChannelError, IngestError, PolicyError, ProducerError
+from strandline.shell_words import command
 
 _REMEDY = "Correct the class, then start the query again: it repeats the batch. Nothing of the batch was written."
-_MISSING = (
-    "Restore the file from a backup. Or stop the query, and call release_parked(path, take_over=True, "
-    "forget_missing=True), which gives these rows up."
-)
 
 
 def cancel_impossible(path: str, why: str) -> IngestError:
@@ -22,12 +19,12 @@ def cancel_impossible(path: str, why: str) -> IngestError:
     )
 
 
-def cancel_impossible_channel(manifest: str, name: str, time: str) -> IngestError:
+def cancel_impossible_channel(manifest: str, name: str, time: str, path: str) -> IngestError:
     return IngestError(
         "STRANDLINE_CANCEL_IMPOSSIBLE",
         f"The manifest {manifest} is a channel, in which the rows for {time} of {name!r} add up. Nothing was written.",
-        "Let a producer of that channel commit a row with the negative count. Then strandline cancel PATH, without more, "
-        "lets the ingest's channel go by it at once.",
+        f"Let a producer of that channel commit a row with the negative count. Then type {command('cancel', path)}. The ingest's "
+        "channel goes by it at once.",
     )
 
 
@@ -225,42 +222,6 @@ def option_invalid_on_late(value: str) -> IngestError:
     return IngestError("STRANDLINE_OPTION_INVALID", f"onLate is {value!r}, not setAside or fail.", "Give setAside or fail.")
 
 
-def parked_file_differs(file: str, path: str, rows: int, least: str, greatest: str) -> IngestError:
-    return IngestError(
-        "STRANDLINE_PARKED_FILE_DIFFERS",
-        f"The file {file!r} of {path} does not have the {rows} rows from {least} to "
-        f"{greatest} that the log states for it, in the channel's columns. Nothing was written.",
-        "The file or the log was changed: restore them from a backup. To give up the file's rows instead, stop the query, remove "
-        "the file, and call release_parked(path, take_over=True, forget_missing=True).",
-    )
-
-
-def parked_file_differs_list(file: str, path: str) -> IngestError:
-    return IngestError(
-        "STRANDLINE_PARKED_FILE_DIFFERS",
-        f"The file {file!r} of {path}, which says where rows are that are parked beyond maxAhead, is not the one "
-        "that the log states. Nothing was written.",
-        "The file or the log was changed: restore them from a backup. To give up the rows instead, stop the query, remove "
-        "the file, and call release_parked(path, take_over=True, forget_missing=True).",
-    )
-
-
-def parked_file_missing(file: str, rows: int, path: str) -> IngestError:
-    return IngestError(
-        "STRANDLINE_PARKED_FILE_MISSING",
-        f"The file {file!r} with {rows} rows that are parked beyond maxAhead does not exist in {path}.",
-        _MISSING,
-    )
-
-
-def parked_file_missing_list(file: str, rows: int, path: str) -> IngestError:
-    return IngestError(
-        "STRANDLINE_PARKED_FILE_MISSING",
-        f"The file {file!r}, which says where {rows} rows are that are parked beyond maxAhead, does not exist in {path}.",
-        _MISSING,
-    )
-
-
 def partition_column_invalid(name: str, kind: object) -> IngestError:
     return IngestError(
         "STRANDLINE_PARTITION_COLUMN_INVALID",
@@ -289,8 +250,8 @@ def partition_not_ahead(name: str, path: str, holds: str, joins: str) -> IngestE
     return IngestError(
         "STRANDLINE_PARTITION_NOT_AHEAD",
         f"Partition {name!r} of {path} holds {holds}, and would join at {joins}, which is not before that. Nothing was written.",
-        "Name a partition that is ahead of the others: status(path) shows what each holds. One that is behind and delivers "
-        "nothing is dropped.",
+        f"Name a partition that is ahead of the others. To see what each holds, type {command('inspect', path)}. If this one "
+        f"never delivers again, type {command('drop', path, name)}.",
     )
 
 
@@ -298,7 +259,7 @@ def partition_not_dead(name: str, path: str, why: str) -> IngestError:
     return IngestError(
         "STRANDLINE_PARTITION_NOT_DEAD",
         f"The partition {name!r} of {path} cannot be forgotten, because it {why}. Nothing was written.",
-        "If it never delivers again, call drop_partitions(path, names) first. A partition that a manifest counts stays.",
+        f"If it never delivers again, drop it first: {command('drop', path, name)}. A partition that a manifest counts stays.",
     )
 
 
@@ -430,7 +391,8 @@ def producer_live_parked(path: str, owner: object) -> ProducerError:
     return ProducerError(
         "STRANDLINE_PRODUCER_LIVE",
         f"Rows of {path} are parked for {owner}, which may still be running.",
-        "Stop that query, or start it without maxAhead. If it has ended for good, call release_parked(path, take_over=True).",
+        "Stop that query, or start it without maxAhead. If it has ended for good, type "
+        f"{command('release-parked', path, options=['--take-over'])}.",
     )
 
 
@@ -475,13 +437,36 @@ def query_unknown(query: str, path: str, queries: Iterable[str]) -> IngestError:
     )
 
 
-def rejoin_impossible(name: str, path: str, holds: str) -> IngestError:
+def _rejoin_impossible(name: str, path: str, holds: str, what: str, remedy: str) -> IngestError:
     return IngestError(
         "STRANDLINE_REJOIN_IMPOSSIBLE",
-        f"Partition {name!r} of {path} holds {holds}, and no other partition of its ingest holds an earlier time. A "
+        f"Partition {name!r} of {path} holds {holds}, and no other partition of its ingest holds an earlier time.{what} A "
         "partition rejoins where those are, and not before them. Nothing was written.",
-        "If the channel has corrections, readmit(path, where=…) adds the rows that were set aside. Otherwise ingest the "
+        remedy,
+    )
+
+
+def rejoin_impossible(name: str, path: str, holds: str) -> IngestError:
+    return _rejoin_impossible(
+        name,
+        path,
+        holds,
+        "",
+        f"If the channel has corrections, readmit({path!r}, where=…) adds the rows that were set aside. Otherwise ingest the "
         "stream into a new channel, and let the readers change to it.",
+    )
+
+
+def rejoin_impossible_beside_hold(name: str, path: str, holds: str, hold: str, held: str) -> IngestError:
+    """Name a hold, which keeps an earlier time open. It may be dropped before the next batch, so no partition joins at it."""
+    return _rejoin_impossible(
+        name,
+        path,
+        holds,
+        f" The producer {hold!r} holds {held} (strandline hold), and is no partition: it may be dropped at any time.",
+        f"Before you drop {hold!r}, it can add the rows that were set aside, as any producer does: "
+        f"Channel.open({path!r}).producer({hold!r}).send(rows), with times at or after {held}. Later rows of the partition need "
+        "a new channel, unless the channel has corrections.",
     )
 
 
@@ -494,7 +479,7 @@ def replay_differs(batch: int, query: str, path: str, rows: int, replayed: int, 
         "If the checkpoint was restored, restore its newest state, or ingest into a new channel with a new checkpoint. Two "
         "queries with the same id (a copied checkpoint) cannot write to one channel: give the second query its own "
         "checkpoint. If the source does not repeat its rows, or a column is computed anew (uuid(), rand()), call "
-        "accept_replay(path, query) to keep the committed rows.",
+        f"accept_replay({path!r}, {query!r}) to keep the committed rows.",
     )
 
 

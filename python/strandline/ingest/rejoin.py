@@ -11,7 +11,7 @@ from strandline.channel.write.append import Append
 from strandline.ingest import errors
 from strandline.ingest.decide.steps.silence import silent_stand_in
 from strandline.ingest.state.partition_state import IdleState, PartitionState
-from strandline.ingest.state.registrar_state import RegistrarState, own_names
+from strandline.ingest.state.registrar_state import RegistrarState, held_names, own_names
 from strandline.json_value import JsonObject
 from strandline.time.antichain import Antichain
 
@@ -43,7 +43,8 @@ def rejoin_partitions(path: str, names: Iterable[str], storage: Mapping[str, str
     Raises:
         IngestError: ``STRANDLINE_PARTITION_UNKNOWN`` for a name that is not a partition of an ingest of the channel,
             ``STRANDLINE_PARTITION_NOT_AHEAD`` for one that is not ahead of the others, ``STRANDLINE_REJOIN_IMPOSSIBLE`` if no
-            other partition holds an earlier time.
+            other partition holds an earlier time. A producer of ``strandline hold`` is no partition: it may be dropped before
+            the next batch, and then the partition would have no time.
 
     ``rejoin_partitions("/lake/flights", ["LGA"])``
     """
@@ -65,7 +66,7 @@ def rejoin_partitions(path: str, names: Iterable[str], storage: Mapping[str, str
             state = PartitionState.of(name, partitions[name].state)
             if state.idle is not None and state.idle.rejoins:
                 continue  # an earlier call is not applied yet
-            _check_ahead(path, name, partitions[name], state, joins)
+            _check_ahead(progress, path, name, state, joins)
             least = [channel.domain.to_json(channel.domain.minimum)]
             states[name] = _next_generation(state, least, now).to_json()
         holds = {**dict.fromkeys(states, Antichain(channel.domain)), **(standing if states else {})}
@@ -107,13 +108,16 @@ def owner_id(state: ProducerState) -> str | None:
     return state.owner.id if state.owner is not None else None
 
 
-def _check_ahead(path: str, name: str, known: ProducerState, state: PartitionState, joins: Antichain) -> None:
+def _check_ahead(progress: Progress, path: str, name: str, state: PartitionState, joins: Antichain) -> None:
     """Raise unless the partition joins at times of which it has promised some: then it gains by it, and loses nothing."""
-    domain = joins.domain
+    domain, known = joins.domain, progress.producers[name]
     was = state.idle.promised(domain) if state.idle is not None and not known.holds else ()
     promised = Antichain(domain, [*known.holds, *was])
     shown = promised.format() if promised else "nothing"
     if not joins or (promised == joins and state.idle is None):
+        for hold in held_names(progress):
+            if (held := progress.producers[hold].holds) and not joins.dominates(held):
+                raise errors.rejoin_impossible_beside_hold(name, path, shown, hold, held.format())
         raise errors.rejoin_impossible(name, path, shown)
     if promised and not all(joins.less_equal(time) for time in promised):
         raise errors.partition_not_ahead(name, path, shown, joins.format())

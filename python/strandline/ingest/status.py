@@ -16,6 +16,7 @@ from strandline.ingest.state.parked_state import ParkedState
 from strandline.ingest.state.partition_state import states_of_partitions
 from strandline.ingest.state.query_entry import QueryEntry
 from strandline.ingest.state.registrar_state import RegistrarState, held_names
+from strandline.shell_words import command
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time
 from strandline.time.time_text import asked_time
@@ -156,7 +157,8 @@ class Status:
         if again:
             lines.append(f"rejoined: {', '.join(again[:10])}{' …' if len(again) > 10 else ''}")
         for query, late_path, rows in self.unpublished:
-            lines.append(f"{rows} late rows of query {query} are not yet in {late_path}: publish_late_rows(path) publishes them")
+            remedy = f"publish them with: {command('publish-late', self.path)}"
+            lines.append(f"{rows} late rows of query {query} are not yet in {late_path}; {remedy}")
         lines += [f"the late table {late_path} cannot be read: {error}" for late_path, error in self.unreadable]
         if self.silence_unknowable:
             why = "a batch may leave rows of the source unread (option readsToEnd)"

@@ -14,7 +14,7 @@ from strandline.channel import Channel
 from strandline.delta.log import moment_of
 from strandline.delta.storage import location_of
 from strandline.delta.store_errors import without_secrets
-from strandline.errors import ScopeError, StrandlineError, printable
+from strandline.errors import StrandlineError, printable
 from strandline.ingest.names import late_path_beside
 from strandline.ingest.state.registrar_state import RegistrarState
 from strandline.page.channel_view import ingests_of, late_counts, problem_of, view_of
@@ -23,6 +23,7 @@ from strandline.page.graph import Shown, graph_of
 from strandline.page.late import LateTables
 from strandline.page.model import Attention, ChannelView, Culprit, LateTableView, Page, Problem, Since
 from strandline.report import Explanation, explain
+from strandline.report.overview import GivenPath
 from strandline.report.why import least_open
 from strandline.scope import Scope
 from strandline.time.domain import Time
@@ -79,7 +80,7 @@ class Looker:
         self._storage = storage
         self._most, self._stale_after, self._window, self._interval = most, stale_after, window, interval
         self._clock_ms = clock_ms
-        self._given = [_Given(path, storage) for path in dict.fromkeys(location_of(path) for path in paths)]
+        self._given = [GivenPath(path, storage) for path in dict.fromkeys(location_of(path) for path in paths)]
         self._slots: dict[str, _Slot] = {}
         self._whys: dict[str, _Why] = {}
         self._page: Page | None = None
@@ -111,7 +112,7 @@ class Looker:
             problems.append(problem_of("the graph", error, self._storage))
             nodes, edges, unread = (), (), {}
         views = tuple(replace(each.view, unread=unread.get(each.view.id, ())) for each in shown)
-        title = ", ".join(given.label for given in self._given)
+        title = ", ".join(self._shown(given.location.rpartition("/")[2]) for given in self._given)
         return Page(now_ms, title, self._stale_after, tuple(problems), _attention(views), views, nodes, edges)
 
     def _update(self, problems: list[Problem]) -> list[_Slot]:
@@ -119,25 +120,28 @@ class Looker:
         found: dict[str, _Slot] = {}
         for given in self._given:
             try:
-                known = self._slots.get(given.path)
-                given.update(is_channel=known is not None and known.cursor is not None)
+                known = self._slots.get(given.location)
+                if given.scope is not None or known is None or known.cursor is None:  # it is not known to be a channel
+                    given.refresh()
             except Exception as error:
                 _log(error)
-                problems.append(problem_of(given.path, error, self._storage))
-            for name, location, opener in given.channels:
-                if location not in self._slots:
-                    self._slots[location] = _Slot(
-                        name, location, opener, self._storage, self._window, _RETRY if self._interval else 0.0
-                    )
-                found.setdefault(location, self._slots[location])
+                problems.append(problem_of(given.location, error, self._storage))
+            for each in given.channels:
+                if each.path not in self._slots:
+                    name, opener, retry = self._shown(each.name), partial(given.open, each), _RETRY if self._interval else 0.0
+                    self._slots[each.path] = _Slot(name, each.path, opener, self._storage, self._window, retry)
+                found.setdefault(each.path, self._slots[each.path])
         for slot in found.values():
             slot.update()
         self._slots = dict(found)
         return list(found.values())
 
+    def _shown(self, name: str) -> str:
+        return printable(without_secrets(name, self._storage))
+
     def _view(self, slot: _Slot, label: str, now_ms: int) -> ChannelView:
         id_ = "c" + sha256(slot.location.encode("utf-8", "replace")).hexdigest()[:10]
-        path = printable(without_secrets(slot.location, self._storage))
+        path = self._shown(slot.location)
         if slot.cursor is None:
             return ChannelView(id_, label, path, slot.problem)
         try:
@@ -169,40 +173,6 @@ class Looker:
 
 
 Opener = Callable[[], Channel]
-
-
-class _Given:
-    """A path that was given: a scope or a channel. Which of them it is may be known only later."""
-
-    def __init__(self, path: str, storage: dict[str, str] | None) -> None:
-        self.path, self._storage = path, storage
-        self.scope: Scope | None = None
-        self.channels: list[tuple[str, str, Opener]] = []
-        """Each channel: its name, its location, and a function that opens it. They stay if the scope's file is damaged."""
-
-    @property
-    def label(self) -> str:
-        return printable(without_secrets(self.path.rstrip("/").rpartition("/")[2], self._storage))
-
-    def update(self, *, is_channel: bool) -> None:
-        """Read the scope's definition, unless the path is known to be a channel."""
-        if self.scope is None and not is_channel:
-            try:
-                self.scope = Scope.open(self.path, self._storage)
-            except ScopeError as error:
-                if error.condition != "STRANDLINE_NOT_A_SCOPE":
-                    raise
-                self.channels = [(self.label, self.path, partial(Channel.open, self.path, self._storage))]
-        if self.scope is not None:
-            self.scope.refresh()
-            self.channels = [
-                (name, _location(self.scope.path, entry.path), partial(self.scope.channel, name))
-                for name, entry in self.scope.channels.items()
-            ]
-
-
-def _location(scope: str, path: str) -> str:
-    return path if path.startswith("/") or "://" in path else f"{scope}/{path}"
 
 
 class _Slot:

@@ -16,14 +16,6 @@ def channel_changes(path: str, tries: int) -> ChannelError:
     )
 
 
-def scope_channel_replaced(name: str, wanted: str, found: str) -> ScopeError:
-    return ScopeError(
-        "STRANDLINE_SCOPE_CHANNEL_REPLACED",
-        f"The scope has recorded the table {wanted} as its channel {name!r}, but the table at its path is {found}.",
-        "Put the channel back, or make a new scope.",
-    )
-
-
 def channels_missing(path: str) -> ChannelError:
     return ChannelError(
         "STRANDLINE_CHANNELS_MISSING",

@@ -19,7 +19,7 @@ from strandline.ingest.state.registrar_state import RegistrarState
 from strandline.ingest.status import PartitionStatus, status_of
 from strandline.report.ailments import called, moment
 from strandline.report.history import History
-from strandline.report.shell_words import command, drop_command, shell_word
+from strandline.shell_words import command, drop_command, shell_word
 from strandline.time.domain import Time, TimeDomain
 
 __all__ = ["Described", "Describer", "kind_of"]
@@ -126,7 +126,7 @@ class Describer:
             return Described(
                 "ingest",
                 "late rows may still be readmitted",
-                f"strandline.ingest.end_corrections({self._channel.path!r}) ends that",
+                f"give that up, for good: {command('end-corrections', self._channel.path)}",
             )
         parked = 0 if self._status is None else self._status.parked_rows
         what = f"{parked} rows are parked beyond maxAhead" if name.startswith(PARKED) else "the ingest itself holds it"
@@ -135,7 +135,7 @@ class Describer:
         return Described(
             "ingest",
             what,
-            f"the next batch of the ingest, or strandline.ingest.release_parked({self._channel.path!r}) if its query has ended",
+            f"the next batch of the ingest; or, if its query has ended: {command('release-parked', self._channel.path)}",
         )
 
     def _was_partition(self, name: str) -> bool:
@@ -171,7 +171,7 @@ class Describer:
             return Described("partition", f"{what}, {partition.delivered}; {query}", f"{runs}: {release}", drop)
         newest = partition.newest_aside
         if newest is not None and newest.only_since_ms is not None:
-            return Described("partition", f"{partition.delivered}; {query}", f"{_repair(newest)}; {silent}", drop)
+            return Described("partition", f"{partition.delivered}; {query}", f"{_repair(path, newest)}; {silent}", drop)
         return Described(
             "partition",
             f"{partition.delivered}; {query}",
@@ -247,13 +247,13 @@ class Describer:
         return Described("producer", what, release, drop)
 
 
-def _repair(newest: NewestAside) -> str:
+def _repair(path: str, newest: NewestAside) -> str:
     """Return what lets a partition go on whose rows are all set aside."""
     if newest.late:
         return "rows of the partition that are in time: it sends rows before what it has promised, so see its clock"
     return (
         f"repair what sends its rows ({newest.reason}): its next rows that can be used go on. If the channel has corrections, "
-        "readmit(…, where=…) adds those that were set aside, with their times corrected"
+        f"readmit({path!r}, where=…) adds those that were set aside, with their times corrected"
     )
 
 

@@ -177,11 +177,24 @@ class Scope:
         known = self._definition.require_channel(name)
         channel = self._channels.get(name)
         if channel is None or channel.table_id != known.table or channel.was_replaced():
-            channel = Channel.open(self._log.absolute(known.path), self._storage_options)
+            channel = Channel.open(self.location_of(name), self._storage_options)
             if channel.table_id != known.table:
                 raise errors.scope_channel_replaced(name, known.table, channel.path, channel.table_id)
             self._channels[name] = channel
         return channel
+
+    def location_of(self, name: str) -> str:
+        """Return the location of a channel of the scope.
+
+        Args:
+            name: The channel's name in the scope.
+
+        Raises:
+            ScopeError: ``STRANDLINE_SCOPE_CHANNEL_UNKNOWN``; ``STRANDLINE_SCOPE_STORAGE_DIFFERS`` if the scope's file, which
+                others may write, names another storage.
+            ChannelError: ``STRANDLINE_PATH_OUTSIDE_TABLE`` if the file names a path with ``..``.
+        """
+        return self._log.absolute(self._definition.require_channel(name).path)
 
     def add_channel(self, name: str, path: str | os.PathLike[str]) -> None:
         """Add a channel. Nothing changes if the scope has exactly this channel under the name.

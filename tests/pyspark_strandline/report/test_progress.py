@@ -35,6 +35,7 @@ from pyspark_strandline.report.progress_reports import _shim
 from pyspark_strandline.report.unread import UnreadWork, _batches
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
+from strandline.report import explain
 from strandline.report.progress import (
     METRICS,
     Level,
@@ -81,8 +82,8 @@ def counts(spark: Any, path: Path, **options: str) -> Any:
     return stream(spark, path, **options).where("n > 0").groupBy("time").agg(F.count("*").alias("n"))
 
 
-def start(frame: Any, path: Path, name: str = "") -> Any:
-    writer = frame.writeStream.format("strandline").option("checkpointLocation", f"{path}-checkpoint")
+def start(frame: Any, path: Path, name: str = "", **options: str) -> Any:
+    writer = frame.writeStream.format("strandline").option("checkpointLocation", f"{path}-checkpoint").options(**options)
     return (writer.queryName(name) if name else writer).start(str(path))
 
 
@@ -594,6 +595,33 @@ def test_a_name_that_is_used_again_is_the_new_query(spark: Any, tmp_path: Path, 
             metrics.update()  # the next tick
             assert system.getSourcesByName("strandline.hourly").isEmpty()
     assert shown(reports, "hourly")["query_failed"] == 0
+
+
+def test_a_query_without_a_name_is_called_by_its_producer_as_why_calls_it(
+    spark: Any, tmp_path: Path, reports: ProgressReports
+) -> None:
+    """Two queries may have chosen the same name, in two channels."""
+    channel = make_channel(tmp_path / "in", int64)
+    say(channel, "a", (1, 1), then=[2])
+    say(channel, "b", then=[9])
+    queries = []
+    with SparkMetrics(reports, spark, interval=3600) as metrics:
+        for out in ("one", "two"):
+            query = start(stream(spark, tmp_path / "in"), tmp_path / out, producer="hourly")
+            queries.append(query)
+            metrics.update()  # its sources may not be made yet: then it is called by its id
+            settle(query)
+            committed(reports, query, 0)
+            metrics.update()
+            assert {each.query for each in explain(tmp_path / out, 3).holders if each.kind == "query"} == {"hourly"}
+        labels = ["hourly", f"hourly {queries[1].id}"]
+        assert reports.labels() == sorted(reports.figures()) == sorted(metrics._known) == labels
+        assert shown(reports, "hourly")["query_running"] == 1
+        queries[0].stop()
+        shown_soon(reports, "hourly", query_running=0)
+        metrics.update()
+        assert sorted(metrics._known) == labels[1:]
+    queries[1].stop()
 
 
 class Counted(ProgressReports):

@@ -11,9 +11,9 @@ import pytest
 
 from ingest_bench import SCHEMA, Bench
 from page_channels import look
-from strandline.channel import CapabilityError, Channel
+from strandline.channel import CapabilityError, Channel, WriterSession
 from strandline.cli.__main__ import main
-from strandline.ingest import IngestError, Settings, cancel, idle, manifest, ordered, status
+from strandline.ingest import Ingest, IngestError, Settings, cancel, drop_partitions, idle, manifest, ordered, status
 from strandline.report import explain, verify
 from strandline.time.arrow import time_field
 from strandline.time.domain import int64, product
@@ -204,6 +204,70 @@ def test_late_rows_come_back_by_a_command(tmp_path: Path) -> None:
     assert ran("publish-late", bench.settings.path, "--yes", "--json") == 0
     assert ran("readmit", bench.settings.path, "--yes") == 0
     assert len(bench.rows()) == 2
+
+
+def test_late_rows_are_published_by_what_status_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(tmp_path, ordered())
+    bench.run((3, "a", 0))
+    monkeypatch.setattr(Ingest, "_publish", lambda *_: None)
+    bench.run((1, "a", 1))
+    assert typed(str(status(bench.settings.path)), "publish-late") == 0
+    assert bench.late() == [(1, "a", 1)]
+
+
+def test_an_errors_remedy_names_the_channel_and_the_partition(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bench = Bench(tmp_path, ordered())
+    bench.run((3, "a", 0), (5, "it's b", 0), (7, "c", 0))
+    assert ran("forget", bench.settings.path, "it's b", "--yes") == 3
+    assert typed(capsys.readouterr().err, "drop") == 0
+    assert ran("rejoin", bench.settings.path, "a", "--yes") == 3
+    assert typed(capsys.readouterr().err, "drop") == 0
+    assert bench.frontier() == [7]
+
+
+def test_parked_rows_of_a_query_that_has_ended_are_released_by_what_is_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench = Bench(tmp_path, ordered(), max_ahead=5)
+    path = bench.settings.path
+    bench.owner = WriterSession("q", "another-host", 1, 0.0)
+    bench.run((1, "a", 0), (1, "b", 0))
+    bench.run((50, "a", 1))
+    answer = str(explain(path, 50))
+    assert typed(answer, "release-parked") == 3, "nobody here knows whether its query has ended"
+    assert typed(capsys.readouterr().err, "release-parked") == 0
+    assert status(path).parked_rows == 0
+    assert typed(answer, "release-parked") == 0
+    assert "no rows were parked" in capsys.readouterr().out
+    assert verify(path).sound
+
+
+def test_parked_rows_whose_file_is_gone_are_given_up_by_what_the_error_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench = Bench(tmp_path, ordered(), max_ahead=5)
+    bench.run((1, "a", 0), (1, "b", 0))
+    joined = {*Path(bench.settings.path, "_ahead").glob("*")}
+    bench.run((50, "a", 1))
+    [file] = {*Path(bench.settings.path, "_ahead").glob("*")} - joined
+    file.unlink()
+    assert ran("release-parked", bench.settings.path, "--take-over", "--yes") == 3
+    assert typed(capsys.readouterr().err, "release-parked") == 0
+    assert status(bench.settings.path).parked_rows == 0
+    assert len(bench.rows()) == 2
+
+
+def test_corrections_end_by_what_why_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bench = Bench(tmp_path, ordered(), corrections=True)
+    bench.run((3, "a", 0))
+    drop_partitions(bench.settings.path, ["a"])
+    bench.channel.seal()
+    answer = str(explain(bench.settings.path, (3, 1)))
+    assert typed(answer, "end-corrections") == 0
+    assert bench.frontier() == []
+    assert typed(answer, "end-corrections") == 0
+    assert "it accepts no corrections" in capsys.readouterr().out
+    assert verify(bench.settings.path).sound
 
 
 def test_a_hold_is_no_partition_and_the_registrar_does_not_wait_for_it(tmp_path: Path) -> None:

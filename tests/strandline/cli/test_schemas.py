@@ -168,10 +168,12 @@ def test_ingests(run: Any, tmp_path: Path) -> None:
     run("watch", path, "--count", 1)
     assert run("publish-late", path, "--yes")["rows"] == 0
     assert run("readmit", path, "--yes")["rows"] == 1
+    assert run("release-parked", path, "--yes")["done"] == "no rows were parked"
     run("rejoin", path, "c", "--yes")
     run("rejoin", path, "a", "--yes", code=3)
     run("drop", path, "b", "--yes")
     assert run("forget", path, "--yes")["forgotten"] == 1
+    assert run("end-corrections", path, "--yes")["done"] == "its corrections have ended"
     run("report", path)
 
 

@@ -99,7 +99,7 @@ def test_only_dead_ones_are_forgotten(tmp_path: Path) -> None:
     drop_partitions(path, ["c"])
     before = bench.channel.version
     for name, why in (("a", "holds .2"), ("b", "is idle")):
-        with pytest.raises(IngestError, match=f"STRANDLINE_PARTITION_NOT_DEAD.*{name!r}.*{why}.*drop_partitions"):
+        with pytest.raises(IngestError, match=f"STRANDLINE_PARTITION_NOT_DEAD.*{name!r}.*{why}.*strandline drop {path} {name}"):
             forget_partitions(path, ["c", name])
     with pytest.raises(IngestError, match="STRANDLINE_PARTITION_UNKNOWN.*'d'"):
         forget_partitions(path, ["d"])

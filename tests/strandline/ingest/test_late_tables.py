@@ -273,7 +273,7 @@ def test_late_rows_are_published_in_a_late_table_that_was_moved(tmp_path: Path, 
     shutil.move(tmp_path / "first", moved)
     again = Bench(tmp_path, ordered(), late_path=moved, corrections=True)
     again.batch = bench.batch
-    with pytest.raises(IngestError, match=r"STRANDLINE_LATE_FILE_MISSING.*late_path="):
+    with pytest.raises(IngestError, match=rf"STRANDLINE_LATE_FILE_MISSING.*strandline publish-late {path}"):
         again.run((3, "a", 3))
     with pytest.raises(IngestError, match="STRANDLINE_LATE_FILE_MISSING"):
         publish_late_rows(path)

@@ -109,7 +109,7 @@ def test_a_list_that_is_gone_or_damaged_is_named_and_its_rows_can_be_given_up(da
         lambda: drop_partitions(path, ["slow"]),
     ):
         with pytest.raises(
-            IngestError, match=rf"{condition}.*{file.name}.*release_parked\(path, take_over=True, forget_missing=True\)"
+            IngestError, match=rf"{condition}.*{file.name}.*strandline release-parked {path} --take-over --forget-missing"
         ):
             refused()
     assert condition in str(verify(path))

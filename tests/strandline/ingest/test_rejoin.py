@@ -103,10 +103,34 @@ def test_the_only_partition_is_refused_and_readmit_remains(tmp_path: Path) -> No
     bench.run((FAR, "b", 2))
     bench.run((20, "b", 3))
     before = bench.channel.version
-    with pytest.raises(IngestError, match=r"STRANDLINE_REJOIN_IMPOSSIBLE.*no other partition.*readmit\(path, where=…\)"):
+    with pytest.raises(
+        IngestError, match=rf"STRANDLINE_REJOIN_IMPOSSIBLE.*no other partition.*readmit\('{bench.settings.path}', where=…\)"
+    ):
         rejoin_partitions(bench.settings.path, ["b"])
     assert bench.channel.version == before
     assert readmit(bench.settings.path).rows == 1
+
+
+@pytest.mark.parametrize("partitions", [["b"], None])
+def test_the_only_partition_does_not_join_at_a_hold_which_can_add_the_rows_itself(tmp_path: Path, partitions: Any) -> None:
+    bench = Bench(tmp_path, bounded(5), partitions=partitions)
+    bench.run((10, "b", 1))
+    bench.channel.hold("operator", 8, by="ann")
+    bench.run((FAR, "b", 2))
+    bench.run((20, "b", 3))
+    path = bench.settings.path
+    refused = rf"REJOIN_IMPOSSIBLE.*'operator' holds \{{8\}} \(strandline hold\).*open\('{path}'\).producer\('operator'\)"
+    with pytest.raises(IngestError, match=refused):
+        rejoin_partitions(path, ["b"])
+    with bench.channel.producer("operator") as operator:
+        operator.send(bench.table([(20, "b", 3)]))
+    bench.run((FAR + 9, "b", 4))
+    assert ([row[2] for row in bench.rows()], bench.frontier()) == ([1, 3, 2, 4], [8])
+    with bench.channel.producer("operator") as operator:
+        operator.drop()
+    with pytest.raises(IngestError, match="no other partition of its ingest holds an earlier time. A partition"):
+        rejoin_partitions(path, ["b"])
+    assert verify(path).sound
 
 
 def test_one_that_is_behind_is_refused(tmp_path: Path) -> None:

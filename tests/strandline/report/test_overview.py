@@ -11,6 +11,7 @@ import pytest
 from deltalake import write_deltalake
 
 from ingest_bench import Bench
+from page_channels import look
 from strandline.channel import Channel
 from strandline.errors import ChannelError
 from strandline.ingest import ordered
@@ -84,6 +85,24 @@ def test_a_scope_has_its_channels_by_their_names(tmp_path: Path) -> None:
     orders, sums = frontiers(tmp_path / "scope").to_pylist()
     assert (orders["channel"], orders["timeInt64"]) == ("orders", 0)
     assert "STRANDLINE_SCOPE_CHANNEL_REPLACED" in sums["error"]
+
+
+@pytest.mark.parametrize(
+    ("path", "condition"),
+    [("s3://elsewhere/sums", "STRANDLINE_SCOPE_STORAGE_DIFFERS"), ("../sums", "STRANDLINE_PATH_OUTSIDE_TABLE")],
+)
+def test_where_a_scopes_file_may_not_lead_no_channel_is_opened(tmp_path: Path, path: str, condition: str) -> None:
+    """Others write the file, and the channel would be opened with the reader's credentials."""
+    _make(tmp_path / "sums")
+    scope = Scope.create(tmp_path / "scope", int64)
+    scope.add_channel("sums", tmp_path / "sums")
+    file = max((tmp_path / "scope" / "_strandline_scope").iterdir())
+    file.write_text(file.read_text().replace(f"{tmp_path}/sums", path))
+    [row] = frontiers(scope.path).to_pylist()
+    assert condition in row["error"]
+    [view] = look(scope.path).channels
+    assert view.problem is not None
+    assert view.problem.condition == condition
 
 
 def test_a_path_without_channels_is_an_error(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from strandline.ingest.names import partition_name_problem
 from strandline.ingest.state.partition_state import PartitionState
 from strandline.ingest.state.registrar_state import RegistrarState, held_names, own_names
 from strandline.report.holders import Describer
-from strandline.report.shell_words import drop_command
+from strandline.shell_words import drop_command
 from strandline.time.domain import timestamp
 from strandline.time.time_text import parse_time
 

@@ -1,4 +1,7 @@
-"""``strandline cancel``, ``seal``, ``readmit`` and ``publish-late``: what releases a time, or brings back rows."""
+"""``strandline cancel``, ``seal``, ``readmit``, ``publish-late``, ``release-parked`` and ``end-corrections``.
+
+They release a time, or bring back rows.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,12 @@ from strandline.channel import Channel
 from strandline.cli.arguments import AsJson, ChannelPath, StorageOptions, Yes, confirmed, storage_of
 from strandline.cli.output import clean, done
 from strandline.ingest import cancel as cancel_rows
+from strandline.ingest import end_corrections as end_the_corrections
 from strandline.ingest import publish_late_rows
 from strandline.ingest import readmit as readmit_rows
+from strandline.ingest import release_parked as release_rows
 
-__all__ = ["cancel", "publish_late", "readmit", "seal"]
+__all__ = ["cancel", "end_corrections", "publish_late", "readmit", "release_parked", "seal"]
 
 LatePath = Annotated[str | None, typer.Option("--late-path", help="The late table (default: PATH_late).", show_default=False)]
 
@@ -95,3 +100,41 @@ def publish_late(
     rows = publish_late_rows(path, options, late_path=late_path)
     channel.refresh()
     done(channel, channel.version, f"{rows} late rows were published", as_json=as_json, more={"rows": rows})
+
+
+def release_parked(
+    path: ChannelPath,
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="Also if their query may be running: you say that it has ended.")
+    ] = False,
+    forget_missing: Annotated[
+        bool, typer.Option("--forget-missing", help="Give up rows whose files are missing, for good.")
+    ] = False,
+    yes: Yes = False,
+    storage: StorageOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let rows that wait beyond maxAhead join the channel now, of queries that have ended."""
+    options = storage_of(storage)
+    channel = Channel.open(path, options)
+    lost = " Rows whose files are missing are given up." if forget_missing else ""
+    confirmed(f"Let all parked rows join {clean(channel.path)}?{lost} This cannot be taken back.", yes=yes, as_json=as_json)
+    version = release_rows(path, options, take_over=take_over, forget_missing=forget_missing)
+    channel.refresh()
+    told = "no rows were parked" if version is None else "the parked rows have joined"
+    done(channel, channel.version, told, as_json=as_json)
+
+
+def end_corrections(path: ChannelPath, yes: Yes = False, storage: StorageOptions = None, as_json: AsJson = False) -> None:
+    """End the corrections of a channel: late rows are readmitted no more, so its last times can close."""
+    options = storage_of(storage)
+    channel = Channel.open(path, options)
+    confirmed(
+        f"No late rows can be readmitted to {clean(channel.path)} any more. This cannot be taken back. Go on?",
+        yes=yes,
+        as_json=as_json,
+    )
+    version = end_the_corrections(path, options)
+    channel.refresh()
+    told = "it accepts no corrections" if version is None else "its corrections have ended"
+    done(channel, channel.version, told, as_json=as_json)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import reduce
+from heapq import nsmallest
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -170,9 +171,9 @@ def future_warning(path: str, late_path: str, bound: FutureBound, found: FutureR
         by: How many there are, by partition.
         read: How many rows the batch has.
     """
-    most = sorted(by.items(), key=lambda entry: (-entry[1], entry[0]))
-    shown = ", ".join(f"{name} ({rows})" for name, rows in most[:_SHOWN])
-    more = f" and {len(most) - _SHOWN} more" if len(most) > _SHOWN else ""
+    most = nsmallest(_SHOWN, by.items(), key=lambda entry: (-entry[1], entry[0]))
+    shown = ", ".join(f"{name} ({rows})" for name, rows in most)
+    more = f" and {len(by) - _SHOWN} more" if len(by) > _SHOWN else ""
     greatest, clock = timestamp.format(found.time), timestamp.format(found.clock_ms * 1000)
     text = (
         f"{path}: {found.rows} of {read} rows are dated more than {bound} ahead of the clock, which showed {clock}. They were "
@@ -182,7 +183,8 @@ def future_warning(path: str, late_path: str, bound: FutureBound, found: FutureR
     if found.rows > max(2, read // 2):
         text += "These are most rows of the batch: check first that the clock of the driver's machine is right. "
     text += (
-        "Repair the clock of what sends them; readmit(…, where=…) adds them with right times, if the channel has corrections. If "
-        "such times are right, as those of bookings, set maxFuture (max_future in ingest) to a longer time or to off."
+        f"Repair the clock of what sends them; readmit({path!r}, {late_path!r}, where=…) adds them with right times, if the "
+        "channel has corrections. If such times are right, as those of bookings, set maxFuture (max_future in ingest) to a "
+        "longer time or to off."
     )
     return printable(text)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from heapq import nsmallest
 
 from strandline.errors import printable
+from strandline.shell_words import command
 
 __all__ = ["aside_warning", "rows_by_reason"]
 
@@ -34,17 +36,20 @@ def aside_warning(
     shown = rows_by_reason(by, examples)
     late_only = all(reason == "late" for _, reason in by)
     remedy = "Give the policy a longer delay if they are often late." if late_only else "Repair what sends them."
+    add = f"readmit({path!r}, {late_path!r}, where=…) adds them"
+    if late_only:
+        add = f"add them with: {command('readmit', path, options=['--late-path', late_path])}"
     return printable(
         f"{path}: {sum(by.values())} of {read} rows were set aside in {late_path}, and are in no result. {shown}. "
-        f"{remedy} readmit(…) adds them, if the channel has corrections."
+        f"{remedy} If the channel has corrections, {add}."
     )
 
 
 def rows_by_reason(by: Mapping[tuple[str | None, str], int], examples: Mapping[tuple[str | None, str], str]) -> str:
     """Return in words how many rows of which partition were set aside, and why, the most first. See :func:`aside_warning`."""
-    most = sorted(by.items(), key=lambda entry: (-entry[1], str(entry[0])))
-    shown = "; ".join(_one(key, rows, examples.get(key)) for key, rows in most[:_SHOWN])
-    return shown + (f"; and {len(most) - _SHOWN} more partitions or reasons" if len(most) > _SHOWN else "")
+    most = nsmallest(_SHOWN, by.items(), key=lambda entry: (-entry[1], str(entry[0])))
+    shown = "; ".join(_one(key, rows, examples.get(key)) for key, rows in most)
+    return shown + (f"; and {len(by) - _SHOWN} more partitions or reasons" if len(by) > _SHOWN else "")
 
 
 def _one(key: tuple[str | None, str], rows: int, example: str | None) -> str:

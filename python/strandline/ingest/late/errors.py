@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from strandline.errors import ChannelError, IngestError
+from strandline.shell_words import command
 
 
 def _corrections_unsupported(path: str, what: str, remedy: str) -> IngestError:
@@ -35,13 +36,14 @@ def corrections_unsupported_yet(path: str) -> IngestError:
     )
 
 
-def late_file_missing(file: str, rows: int, query: str, path: str) -> IngestError:
+def late_file_missing(file: str, rows: int, query: str, path: str, channel: str) -> IngestError:
     return IngestError(
         "STRANDLINE_LATE_FILE_MISSING",
         f"The file {file!r} with {rows} late rows of query {query} does not exist in {path}, and "
         "no late table there has these rows.",
-        "Restore the file from a backup. If the late table was moved, call publish_late_rows(path, late_path=…). To give "
-        "these rows up, call give_up_late_rows(path, query), which publishes the query's other late rows.",
+        f"Restore the file from a backup. If the late table was moved, add its path after --late-path to this command: "
+        f"{command('publish-late', channel)}. To give these rows up, call give_up_late_rows({channel!r}, {query!r}, "
+        f"late_path={path!r}), which publishes the query's other late rows.",
     )
 
 
@@ -57,7 +59,7 @@ def late_table_elsewhere(channel: str, named: str) -> IngestError:
     return IngestError(
         "STRANDLINE_LATE_TABLE_ELSEWHERE",
         f"The log of {channel} names a late table on another storage, {named[:200]!r}. It is not opened with your credentials.",
-        "If the table is yours, name it: publish_late_rows(path, late_path=…) or give_up_late_rows(path, query, late_path=…).",
+        f"If the table is yours, name it: {command('publish-late', channel, options=['--late-path', named])}.",
     )
 
 

@@ -52,7 +52,7 @@ class Publication:
     """A batch's late files as the channel's commit names them. The commit alone decides that their rows are late.
 
     They are *published* when the late table has a commit with :attr:`transaction`. ``channel`` is the channel's Delta id.
-    ``before`` is the newest earlier batch that had late rows, -1 for none.
+    ``before`` is the newest earlier batch that had late rows, -1 for none. ``named_in`` is the channel's path, for errors.
     """
 
     query: str
@@ -60,6 +60,7 @@ class Publication:
     files: tuple[DataFile, ...]
     before: int
     channel: str = ""
+    named_in: str = ""
 
     @property
     def transaction(self) -> tuple[str, int]:
@@ -78,10 +79,10 @@ class Publication:
         return PendingState().changed(batch=self.batch, files=files, before=self.before)
 
     @classmethod
-    def of(cls, query: str, state: PendingState, channel: str) -> Publication:
+    def of(cls, query: str, state: PendingState, channel: Channel) -> Publication:
         """Return what a registrar's state says of a query."""
         files = tuple(DataFile(path, size, rows) for path, size, rows in state.files)
-        return cls(query, state.batch, files, state.before, channel)
+        return cls(query, state.batch, files, state.before, channel.table_id, channel.path)
 
 
 def _check_staged(publication: Publication) -> None:
@@ -317,7 +318,7 @@ def pending(channel: Channel) -> Iterator[tuple[str, Publication]]:
     for query, entry in RegistrarState.of(channel.progress).entries.items():
         if entry.pending is not None and not looked_at.covers(query, entry.pending.batch):
             late_path = location_of(entry.late or late_path_beside(channel.path))
-            yield late_path, Publication.of(query, entry.pending, channel.table_id)
+            yield late_path, Publication.of(query, entry.pending, channel)
 
 
 def check_storage(named: str, *own: str) -> str:
@@ -368,7 +369,7 @@ def missing(store: Store, files: Sequence[DataFile]) -> list[DataFile]:
 def _refuse_missing(path: str, store: Store, publication: Publication) -> None:
     gone = missing(store, publication.files)
     if gone:
-        raise errors.late_file_missing(gone[0].path, gone[0].rows, publication.query, path)
+        raise errors.late_file_missing(gone[0].path, gone[0].rows, publication.query, path, publication.named_in)
 
 
 def is_table(path: str, storage: Mapping[str, str] | None) -> bool:

@@ -12,7 +12,7 @@ from strandline.channel import DataFile
 from strandline.delta.file_stats import stats_text
 from strandline.delta.storage import open_store
 from strandline.errors import IngestError, TimeError
-from strandline.ingest import errors
+from strandline.ingest.parked import errors
 from strandline.ingest.parked.parcel import Parked
 from strandline.time.arrow import between, find_time_field
 from strandline.time.domain import Time, TimeDomain

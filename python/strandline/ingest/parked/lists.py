@@ -17,8 +17,8 @@ from hashlib import sha256
 from typing import Any
 
 from strandline.delta.storage import open_store
-from strandline.ingest import errors
 from strandline.ingest.names import PARKED_FOLDER
+from strandline.ingest.parked import errors
 from strandline.ingest.parked.parcel import Parked, first_coordinate, parcels_from_json, parcels_to_json
 from strandline.ingest.state.parked_state import ListState, ParkedState, parcels_of_list, refuse_twice
 from strandline.json_value import JsonObject

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from strandline.channel import ProducerState, WriterSession
 from strandline.report.ailments.holder import Holder, called
-from strandline.report.shell_words import drop_command
+from strandline.shell_words import drop_command
 
 __all__ = ["Ailment", "Causes", "ailments"]
 

@@ -5,26 +5,24 @@ from __future__ import annotations
 import os
 import time as clock
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from strandline.channel import Channel
 from strandline.channel.statements.statement import REGISTRAR
-from strandline.delta.storage import Store, location_of, open_store
 from strandline.errors import StrandlineError
 from strandline.ingest.state.partition_state import PartitionState
 from strandline.ingest.state.registrar_state import RegistrarState
-from strandline.report import errors
 from strandline.report.history import History, Since
 from strandline.report.holders import kind_of
+from strandline.report.overview.channels import Found, find_channels
 from strandline.report.progress.frontiers import clock_lag
-from strandline.scope import Scope
+from strandline.scope.errors import scope_channel_replaced
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time
 
-__all__ = ["FRONTIERS", "HOLDS", "Found", "find_channels", "frontiers", "holds", "rows_of"]
+__all__ = ["FRONTIERS", "HOLDS", "frontiers", "holds", "rows_of"]
 
 _INSTANT = pa.timestamp("us", "UTC")
 _CHANNEL = [("channel", pa.string()), ("path", pa.string()), ("table", pa.string()), ("version", pa.int64())]
@@ -59,58 +57,8 @@ HOLDS = pa.schema(
 )
 """The columns of :func:`holds`."""
 _NO_CHANNEL = ("STRANDLINE_NOT_A_CHANNEL", "STRANDLINE_TIME_DOMAIN_MISSING")
-_FILES = (".parquet", ".json", ".crc", ".csv", ".html")
 _LATEST = 253_402_300_800_000_000
 _EARLIEST = -62_135_596_800_000_000
-
-
-@dataclass(frozen=True)
-class Found:
-    """A table that was found.
-
-    Attributes:
-        name: Its name: in its scope, or its path below the folder.
-        path: Its location.
-        named: Whether it is known to be a channel. A table that was only met in a folder may be another Delta table.
-        table: The id that its scope has recorded, if it is of a scope.
-        error: Why it, or the folder at this path, cannot be read.
-    """
-
-    name: str
-    path: str
-    named: bool
-    table: str | None = None
-    error: str | None = None
-
-
-def find_channels(path: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> list[Found]:
-    """Return the tables at or below a path: of a channel, itself; of a scope, its channels; of a folder, all tables below.
-
-    Names that begin with ``.`` or ``_``, folders of Hive's form ``name=value``, links, and what lies inside a table or a
-    checkpoint of Spark are not looked at. A folder that cannot be listed has an entry with the error.
-
-    Args:
-        path: The path of a channel, a scope or a folder.
-        storage_options: The options of its storage.
-
-    Raises:
-        ChannelError: ``STRANDLINE_CHANNELS_MISSING`` if there is no table.
-    """
-    location = location_of(path)
-    try:
-        scope = Scope.open(location, storage_options)
-    except StrandlineError as error:
-        if error.condition != "STRANDLINE_NOT_A_SCOPE":
-            raise
-    else:
-        return [
-            Found(name, entry.path if _is_absolute(entry.path) else f"{location}/{entry.path}", True, entry.table)
-            for name, entry in sorted(scope.channels.items())
-        ]
-    found = sorted(_below(open_store(location, storage_options), location), key=lambda each: each.path)
-    if not found:
-        raise errors.channels_missing(location)
-    return found
 
 
 def frontiers(path: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> pa.Table:
@@ -151,7 +99,7 @@ def rows_of(show: str, found: Found, storage_options: Mapping[str, str] | None =
     try:
         channel = Channel.open(found.path, storage_options)
         if found.table is not None and channel.table_id != found.table:
-            raise errors.scope_channel_replaced(found.name, found.table, channel.table_id)
+            raise scope_channel_replaced(found.name, found.table, channel.path, channel.table_id)
         begin |= {"table": channel.table_id, "version": channel.version}
         rows = _frontiers(channel) if show == "frontiers" else _holds(channel)
         return [begin | row for row in rows]
@@ -164,30 +112,6 @@ def rows_of(show: str, found: Found, storage_options: Mapping[str, str] | None =
 def _table(show: str, schema: pa.Schema, path: str | os.PathLike[str], storage_options: Mapping[str, str] | None) -> pa.Table:
     rows = [row for found in find_channels(path, storage_options) for row in rows_of(show, found, storage_options)]
     return pa.Table.from_pylist(rows, schema)
-
-
-def _below(store: Store, location: str, name: str = "") -> Iterator[Found]:
-    here = f"{location}/{name}" if name else location
-    label = name or location.rpartition("/")[2]
-    if name and "://" not in here and os.path.islink(here):
-        return
-    try:
-        inside = store.list(name)
-    except StrandlineError as error:
-        yield Found(label, here, False, error=str(error))
-        return
-    if "_delta_log" in inside:
-        yield Found(label, here, not name)
-        return
-    if {"offsets", "metadata"} <= set(inside):  # a checkpoint of Spark
-        return
-    for each in sorted(inside):
-        if not each.startswith((".", "_")) and "=" not in each and not each.endswith(_FILES):
-            yield from _below(store, location, f"{name}/{each}" if name else each)
-
-
-def _is_absolute(path: str) -> bool:
-    return path.startswith("/") or "://" in path
 
 
 def _frontiers(channel: Channel) -> Iterator[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from shlex import quote
 
 from strandline.errors import printable
@@ -22,7 +23,7 @@ def shell_word(text: str) -> str:
     return "$'" + "".join(map(_escaped, text)) + "'"
 
 
-def command(name: str, path: str, *words: str) -> str:
+def command(name: str, path: str, *words: str, options: Sequence[str] = ()) -> str:
     """Return a command of ``strandline`` for a channel, as a shell takes it: words are from a log, and may be anything.
 
     No command line takes half a character, which JSON can have. Then this says so.
@@ -31,21 +32,23 @@ def command(name: str, path: str, *words: str) -> str:
         name: The command.
         path: The channel's path.
         words: Its further arguments.
+        options: Its options, as words.
 
     >>> command("drop", "/lake/flights", "a; rm -rf ~"), command("drop", "-lake", "a"), command("seal", "/lake")
     ("strandline drop /lake/flights 'a; rm -rf ~'", 'strandline drop ./-lake a', 'strandline seal /lake')
     >>> command("drop", "/lake/flights", "-x")
     'strandline drop /lake/flights -- -x'
+    >>> command("publish-late", "/lake/flights", options=["--late-path", "/moved here"])
+    "strandline publish-late /lake/flights --late-path '/moved here'"
     >>> command("drop", "/lake/flights", "\\ud800")
     'drop it in a program: no command line takes its name, which has half a character'
     """
+    end_of_options = ["--"] if any(word.startswith("-") for word in words) else []
+    line = [f"./{path}" if path.startswith("-") else path, *options, *end_of_options, *words]
     try:
-        shown = [shell_word(f"./{path}" if path.startswith("-") else path), *map(shell_word, words)]
+        return f"strandline {name} {' '.join(map(shell_word, line))}"
     except UnicodeEncodeError:
         return f"{name} it in a program: no command line takes its name, which has half a character"
-    if any(word.startswith("-") for word in words):
-        shown.insert(1, "--")
-    return f"strandline {name} {' '.join(shown)}"
 
 
 def drop_command(path: str, *names: str) -> str:
