@@ -258,7 +258,7 @@ class _Why:
         asked = answer.domain.format(answer.time)
         if asked not in view.frontier:  # the frontier has moved, and asking takes long
             return view
-        shown = sorted(answer.ailments, key=lambda each: each.first.kind == "registrar")
+        shown = answer.ailments
         culprits = tuple(
             Culprit(
                 names.get(holder.channel, printable(without_secrets(holder.channel))),

@@ -109,11 +109,7 @@ class Describer:
         """
         kind = kind_of(name, state, self._queries)
         if kind == "registrar":
-            return Described(
-                "registrar",
-                "the channel is not sealed, so new producers may join at these times",
-                f"seal the channel if no producer will join: {command('seal', self._channel.path)}",
-            )
+            return self._registrar()
         if kind == "ingest":
             return self._own(name, state)
         partition = self._partitions.get(name)
@@ -121,12 +117,25 @@ class Describer:
             return self._partition(partition, state, opens)
         return self._producer(name, state)
 
+    def _registrar(self) -> Described:
+        seal = command("seal", self._channel.path)
+        if not self._queries:
+            what = "the channel is not sealed, so new producers may join at these times"
+            return Described("registrar", what, f"seal the channel if no producer will join: {seal}")
+        what = "the channel is not sealed, so new partitions may join at these times, and no partition holds them"
+        release = (
+            "rows of a new partition; or, if none will come, seal the channel (a row of a new partition then stops the ingest "
+            f"for good): {seal}"
+        )
+        return Described("registrar", what, release)
+
     def _own(self, name: str, state: ProducerState) -> Described:
         if name == CORRECTIONS:
             return Described(
                 "ingest",
                 "late rows may still be readmitted",
-                f"give that up, for good: {command('end-corrections', self._channel.path)}",
+                "if no late row will be readmitted any more, end the corrections, which is for good: "
+                f"{command('end-corrections', self._channel.path)}",
             )
         parked = 0 if self._status is None else self._status.parked_rows
         what = f"{parked} rows are parked beyond maxAhead" if name.startswith(PARKED) else "the ingest itself holds it"

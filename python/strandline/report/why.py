@@ -131,7 +131,7 @@ class _Search:
             if history.problem is not None:
                 self._notes[f"a part of the log of {describer.path} cannot be read: {history.problem.rstrip('.')}"] = None
         self._notes |= dict.fromkeys(self._graph.problems)
-        holders = self._waits.judged(self._found)
+        holders = _without_followers(list(self._waits.judged(self._found)))
         return Explanation(
             self._asked.path,
             self._asked.version,
@@ -212,7 +212,7 @@ class _Search:
             if times:
                 found.append((name, tuple(times)))
         key = channel.domain.sort_key
-        return sorted(found, key=lambda entry: (min(map(key, entry[1])), entry[0])), not unsure
+        return sorted(found, key=lambda entry: (min(map(key, entry[1])), entry[0] == REGISTRAR, entry[0])), not unsure
 
     def _opens(self, to_asked: ToAsked, time: Time) -> bool:
         """Return whether a time of a channel keeps the asked time open, as far as that is known."""
@@ -289,6 +289,12 @@ class _Search:
                 return Read(edge, unknown=True)
         found = self._visit(source, arrives, (*edge.steps, *steps), (edge.label, *way), (*above, source.table_id))
         return Read(edge, found or [], far=found is None)
+
+
+def _without_followers(holders: list[Holder]) -> list[Holder]:
+    """Return holders among which a registrar is no culprit where a partition holds the time too: sealing releases nothing then."""
+    led = {holder.channel for holder in holders if holder.kind == "partition"}
+    return [replace(each, culprit=False) if each.kind == "registrar" and each.channel in led else each for each in holders]
 
 
 def _not_known(holder: Holder, why: str) -> Holder:

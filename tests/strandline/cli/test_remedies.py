@@ -190,9 +190,16 @@ def test_without_a_manifest_nothing_is_cancelled(tmp_path: Path) -> None:
         cancel(bench.settings.path, {("a", 1): 1})
 
 
-def test_an_open_channel_is_sealed_by_what_why_prints(tmp_path: Path) -> None:
+def test_an_open_channel_of_an_ingest_is_sealed_only_where_no_partition_holds_the_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     bench = Bench(tmp_path, ordered())
     bench.run((3, "a", 0))
+    assert "strandline seal" not in str(explain(bench.settings.path, 3))
+    drop_partitions(bench.settings.path, ["a"])
+    monkeypatch.setattr("builtins.input", lambda *_: "n")
+    assert ran("seal", bench.settings.path) != 0
+    assert "a row of a new partition then stops it for good" in "".join(capsys.readouterr())
     assert typed(str(explain(bench.settings.path, 3)), "seal") == 0
     assert bench.channel.sealed
 

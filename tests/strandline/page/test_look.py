@@ -238,7 +238,7 @@ def test_rows_that_an_ingest_set_aside(tmp_path: Path) -> None:
     [table] = found.late.tables
     assert (table.rows, table.reasons, table.problem) == (2, ("late", "null partition"), None)
     assert [(each.name, each.kind, each.aside) for each in found.holdings[1:]] == [("p0", "partition", 1), ("p1", "partition", 0)]
-    assert [each.kind for each in found.culprits] == ["partition", "registrar"]
+    assert [each.kind for each in found.culprits] == ["partition"]
     bench.run((1, "p0", 0), now=3000)
     assert looker.look().channels[0].late.tables[0].rows == 3
     shutil.rmtree(bench.settings.late_path)
