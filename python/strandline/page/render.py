@@ -162,7 +162,14 @@ def _lag(value: float, unit: str) -> str:
 
 
 def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    """Return a text with a capital at its beginning, unless that is code.
+
+    >>> _sentence("its process is gone"), _sentence("readmit('/lake/a') adds them"), _sentence("strandline drop /lake/a b")
+    ('Its process is gone', "readmit('/lake/a') adds them", 'strandline drop /lake/a b')
+    """
+    first = text.partition(" ")[0]
+    is_code = first == "strandline" or any(mark in first.rstrip(".,:;") for mark in "._(=/")
+    return text if is_code else text[:1].upper() + text[1:]
 
 
 def _count(number: float) -> str:
