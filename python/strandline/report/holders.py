@@ -98,6 +98,11 @@ class Describer:
         """The queries that are ingests of the channel."""
         return self._queries
 
+    @property
+    def remedies(self) -> list[str]:
+        """What to do about partitions whose rows are all late, whoever holds the time."""
+        return [] if self._status is None else self._status.remedies
+
     def query_of(self, name: str, state: ProducerState) -> str | None:
         """Return the name that a user gave the query that writes as a producer, or for it; ``None`` if it has none."""
         return self._names.get(state.owner.id) if state.owner and state.owner.id in self._queries else named(name, state)
@@ -258,10 +263,12 @@ class Describer:
 
 def _repair(path: str, newest: NewestAside) -> str:
     """Return what lets a partition go on whose rows are all set aside."""
+    if newest.rejoin:
+        return newest.remedy
     if newest.late:
-        return "rows of the partition that are in time: it sends rows before what it has promised, so see its clock"
+        return f"rows of the partition that are in time: {newest.remedy}"
     return (
-        f"repair what sends its rows ({newest.reason}): its next rows that can be used go on. If the channel has corrections, "
+        f"{newest.remedy}: its next rows that can be used go on. If the channel has corrections, "
         f"readmit({path!r}, where=…) adds those that were set aside, with their times corrected"
     )
 

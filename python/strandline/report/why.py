@@ -29,6 +29,8 @@ _MOST_CHANNELS = 100
 _MOST_TIMES = 5
 """So many times of a frontier are explained to find one that somebody waits for."""
 
+_MOST_REMEDIES = 5
+
 ToAsked = Callable[[Time], "list[Time] | None"]
 """The least times that a time of a channel may still cause in the channel that was asked for; ``None``: they are not known."""
 Key = tuple[str, str]
@@ -172,6 +174,7 @@ class _Search:
         for history, describer in self._tools.values():
             if history.problem is not None:
                 self._notes[f"a part of the log of {describer.path} cannot be read: {history.problem.rstrip('.')}"] = None
+            self._notes |= dict.fromkeys(f"{describer.path}, {each}" for each in describer.remedies[:_MOST_REMEDIES])
         self._notes |= dict.fromkeys(self._graph.problems)
         holders = _without_followers(list(self._waits.judged(self._found)))
         return Explanation(
