@@ -173,6 +173,8 @@ def _check_ahead(progress: Progress, path: str, name: str, state: PartitionState
 def _next_generation(state: PartitionState, least: list[Any], now: int) -> PartitionState:
     """Return the state of a partition's next generation: its policy begins anew, and it is not waited for until it joins."""
     generation = 1 if state.generation is None else state.generation
-    state = state.changed(idle=None, own=None, soon=None, dropped=None)
+    cancelled = state.own.get("cancelled") if isinstance(state.own, dict) else None  # no row of the channel stands for these
+    own = None if cancelled is None else {"came": cancelled, "cancelled": cancelled}
+    state = state.changed(idle=None, own=own, soon=None, dropped=None)
     idle = IdleState().changed(was=least, since=now, rejoins=True)
     return state.changed(generation=generation + 1, idle=idle)

@@ -218,9 +218,6 @@ class Describer:
         missing = sum(each.rows for each in lacking)
         rows = f"{missing} row{'' if missing == 1 else 's'}"
         what = f"its manifest announces {rows} that never came, the first of them at {lacking[0].shown}"
-        if found[1].grows:
-            first = "if they never come, let a producer of the manifest's channel commit a row with the negative count"
-            return what, f"the missing rows; or, {first}, then: {command('cancel', path)}"
         words = [word for each in asked[:_MOST_CANCELLED] for word in (name, each.shown, str(each.cancelled + each.rows))]
         return what, f"the missing rows; or, if they never come: {command('cancel', path, *words)}"
 

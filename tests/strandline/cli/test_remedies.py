@@ -14,6 +14,8 @@ from page_channels import look
 from strandline.channel import CapabilityError, Channel, WriterSession
 from strandline.cli.__main__ import main
 from strandline.ingest import Ingest, IngestError, Settings, cancel, drop_partitions, idle, manifest, ordered, status
+from strandline.ingest.rejoin import _next_generation
+from strandline.ingest.state.partition_state import PartitionState
 from strandline.report import explain, verify
 from strandline.time.arrow import time_field
 from strandline.time.domain import int64, product
@@ -318,3 +320,54 @@ def test_a_growing_manifest_may_still_announce_rows_and_its_own_channel_says_who
     assert culprit.what.startswith("its manifest, a channel, may still announce rows at 1 and later")
     assert f"strandline why {tmp_path / 'm'}" in culprit.release
     assert "cancel" not in culprit.release
+
+
+def grown(tmp_path: Path, holds: list[int]) -> Bench:
+    """An ingest whose manifest is a channel: of two rows at 1 of a one came, and the manifest's producer has gone on."""
+    columns = pa.schema([time_field("t", int64), ("p", pa.string()), ("expected", pa.int64())])
+    announcing = Channel.create(tmp_path / "m", columns, producers=["w"], at=0)
+    with announcing.producer("w") as w:
+        w.send(pa.table({"t": [1, 2, 2], "p": ["a", "a", "b"], "expected": [2, 1, 1]}, schema=columns))
+        w.delay(holds)
+    announcing.seal()
+    bench = Bench(tmp_path, manifest(str(tmp_path / "m")), partitions=["a", "b"])
+    bench.run((1, "a", 0), (2, "a", 1), (2, "b", 2))
+    return bench
+
+
+def test_rows_of_a_growing_manifest_are_cancelled_where_nobody_can_write_to_it_any_more(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench = grown(tmp_path, [9])
+    assert bench.frontier() == [1]
+    answer = str(explain(bench.settings.path, 1))
+    assert f"strandline cancel {bench.settings.path} a 1 1" in answer
+    assert typed(answer, "cancel") == 0
+    assert bench.frontier() == [9]
+    version = bench.channel.version
+    assert typed(answer, "cancel") == 0, "the number is the total"
+    assert "nothing changed" in capsys.readouterr().out
+    assert bench.channel.version == version
+    assert ran("cancel", bench.settings.path, "a", 1, 2, "--yes") == 3
+    bench.restart()
+    bench.run((1, "a", 9), (9, "b", 3))
+    assert bench.late() == [(1, "a", 9)]
+    assert verify(bench.settings.path).sound
+
+
+def test_what_is_cancelled_of_a_growing_manifest_stays_so_when_the_partition_rejoins(tmp_path: Path) -> None:
+    bench = grown(tmp_path, [9])
+    cancel(bench.settings.path, {("a", 2): 0, ("a", 1): 1})
+    state = bench.channel.producers["a"].state
+    assert state["own"]["cancelled"] == [[1, 1]]
+    assert _next_generation(PartitionState.of("a", state), [0], 0).own == {"came": [[1, 1]], "cancelled": [[1, 1]]}
+
+
+def test_cancelling_that_releases_nothing_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bench = grown(tmp_path, [0])
+    assert ran("cancel", bench.settings.path, "a", 1, 1, "--yes") == 0
+    assert "no time was released" in capsys.readouterr().out
+    assert ran("cancel", bench.settings.path, "--yes") == 0
+    assert "nothing changed" in capsys.readouterr().out
+    with pytest.raises(IngestError, match="STRANDLINE_CANCEL_INVALID"):
+        cancel(bench.settings.path, {("z", 1): 1})

@@ -52,9 +52,15 @@ def cancel(
     typer.echo(told, err=True)
     what = f"Cancel rows at {len(wanted)} times" if wanted else "Go by the manifest as it is now"
     confirmed(f"{what} in {clean(channel.path)}?", yes=yes, as_json=as_json)
+    before, held = channel.version, {name: state.holds for name, state in channel.producers.items()}
     version = cancel_rows(path, wanted or None, storage_of(storage))
     channel.refresh()
-    done(channel, version, "it goes by the manifest now", as_json=as_json)
+    told = "it goes by the manifest now"
+    if version == before:
+        told = "nothing changed, because it went by the manifest already"
+    elif held == {name: state.holds for name, state in channel.producers.items()}:
+        told = "it goes by the manifest now, but nobody holds less by that, so no time was released"
+    done(channel, version, told, as_json=as_json)
 
 
 def seal(path: ChannelPath, yes: Yes = False, storage: StorageOptions = None, as_json: AsJson = False) -> None:
