@@ -40,6 +40,7 @@ from strandline.ingest.rejoin import ways_back
 from strandline.ingest.settings import Settings
 from strandline.ingest.state.query_entry import QueryEntry
 from strandline.ingest.state.registrar_state import RegistrarState
+from strandline.ingest.status import idle_problem
 from strandline.ingest.task.batch_start import BatchStart, HoldColumns
 from strandline.ingest.task.observations import Observations
 from strandline.ingest.task.row_digest import RowDigest
@@ -76,6 +77,7 @@ class Ingest:
         self._refused: tuple[str, int] | None = None  # a batch that was refused before anything of its commit was written
         self._changed: set[str] | None = set()  # by outside changes that no commit has applied yet; None: any
         self._published: dict[str, int] = {}
+        self._told_idle = False
         self._purge_at = 0.0  # by the monotonic clock
         self._possible: set[str] = set()  # names from the policy that were checked
         self._outside: dict[str, tuple[ProducerState, tuple[Time, ...]]] = {}  # so that only changes are computed again
@@ -287,6 +289,7 @@ class Ingest:
         if outcome.committed is not None and batch is not None:
             self._log_future(batch)
             self._log_aside(channel, batch)
+            self._log_idle(channel, transaction[0])
         return outcome
 
     def _check_set_aside(self, batch: Batch) -> None:
@@ -316,6 +319,14 @@ class Ingest:
                 "%s",
                 future_warning(self.settings.path, self.settings.late_path, bound, found, batch.future, batch.read[0]),
             )
+
+    def _log_idle(self, channel: Channel, query: str) -> None:
+        """Log, once a start, that the policy's ``idle()`` has no effect."""
+        clock = RegistrarState.of(channel.progress).entry(query).clock
+        if clock is not None and clock.certain is False and not self._told_idle:
+            self._told_idle = True
+            wall = any(policy.counts_wall for _, policy in self.policy.by_pattern())
+            _log.warning("%s: %s", self.settings.path, idle_problem(wall=wall))
 
     def _log_aside(self, channel: Channel, batch: Batch) -> None:
         """Log, once a batch, that rows were set aside, but for those that :meth:`_log_future` has told of."""

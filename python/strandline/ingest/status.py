@@ -23,7 +23,7 @@ from strandline.time.antichain import Antichain
 from strandline.time.domain import Time
 from strandline.time.time_text import asked_time
 
-__all__ = ["PartitionStatus", "Status", "aside_by_reason", "only_aside_of", "status", "status_of"]
+__all__ = ["PartitionStatus", "Status", "aside_by_reason", "idle_problem", "only_aside_of", "status", "status_of"]
 
 _SHOWN = 10
 """So many partitions are listed in a text."""
@@ -119,6 +119,11 @@ class Status:
         return f"{self.aside} row{'' if self.aside == 1 else 's'} set aside{why}: {', '.join(shown)}"
 
     @property
+    def idle_problem(self) -> str:
+        """Why no silence counts, in words, if it is not known (``silence_unknowable``)."""
+        return idle_problem(wall=any("counts=wall" in policy for policy in self.policies))
+
+    @property
     def remedies(self) -> list[str]:
         """For each partition whose rows are all late, and that may join its ingest again: what it is, and what to do."""
         asides = [(p.name, p.newest_aside) for p in self.partitions if p.newest_aside is not None and p.newest_aside.rejoin]
@@ -171,15 +176,20 @@ class Status:
             lines.append(f"{rows} late rows of query {query} are not yet in {late_path}; {remedy}")
         lines += [f"the late table {late_path} cannot be read: {error}" for late_path, error in self.unreadable]
         if self.silence_unknowable:
-            why = "a batch may leave rows of the source unread (option readsToEnd)"
-            if any("counts=wall" in policy for policy in self.policies):
-                why += ", or Python cannot read the query's checkpoint (option checkpointLocation)"
-            lines.append(f"idle() has no effect: {why}")
+            lines.append(self.idle_problem)
         return "\n".join([*(printable(line).replace("\n", "\\n") for line in lines), self.explain()])
 
 
 def _shown(times: Antichain) -> str:
     return ", ".join(times.domain.format(time) for time in times) or "nothing"
+
+
+def idle_problem(*, wall: bool) -> str:
+    """Return in words why no silence counts. ``wall``: whether it would be counted on the wall clock."""
+    why = "a batch may leave rows of the source unread (option readsToEnd)"
+    if wall:
+        why += ", or Python cannot read the query's checkpoint (option checkpointLocation)"
+    return f"idle() has no effect: {why}"
 
 
 def status(path: str, storage: Mapping[str, str] | None = None) -> Status:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from strandline.channel import Channel, ProducerState, WriterSession
@@ -10,14 +11,17 @@ from strandline.channel.progress.query_producer_state import is_query, named
 from strandline.channel.statements.statement import REGISTRAR
 from strandline.channel.write.registrar import hold_of
 from strandline.errors import StrandlineError
-from strandline.ingest import Status
+from strandline.ingest import Policy, Status
 from strandline.ingest.cancel import Manifests, outside_domain
+from strandline.ingest.decide.given import policy_for
 from strandline.ingest.late.newest_aside import NewestAside
 from strandline.ingest.names import CORRECTIONS, PARKED
 from strandline.ingest.policies.manifest_table import ManifestTable
+from strandline.ingest.policies.parser import recorded_policy
 from strandline.ingest.state.registrar_state import RegistrarState
 from strandline.ingest.status import PartitionStatus, status_of
 from strandline.report.ailments import called, moment
+from strandline.report.awaited import awaited
 from strandline.report.history import History
 from strandline.shell_words import command, drop_command, shell_word
 from strandline.time.domain import Time, TimeDomain
@@ -158,7 +162,8 @@ class Describer:
 
     def _partition(self, partition: PartitionStatus, state: ProducerState, opens: Callable[[Time], bool]) -> Described:
         path, status = self._channel.path, self._status
-        policy = " and ".join(status.policies) if status is not None else ""
+        assert status is not None  # noqa: S101 - it has the partition
+        policy = " and ".join(status.policies)
         memory = state.state if isinstance(state.state, dict) else {}
         drop = f"if the partition is dead: {drop_command(path, partition.name)}"
         if state.owner is None:
@@ -174,24 +179,23 @@ class Describer:
             f"see first whether query {shown} runs: if it has stopped, start it again, so that it takes in what the "
             "partition has delivered. If it runs"
         )
-        silent = (
-            "or, once it has been silent for so long, the idle(…) of its policy"
-            if "idle(" in policy
-            else "or a policy with idle(…), which does not wait for silent partitions"
-        )
         announced = _announced(memory.get("own"), outside_domain(self._channel))
         if announced is not None:
             what, release = self._lacking(partition.name, announced, opens)
             return Described("partition", f"{what}, {partition.delivered}; {query}", f"{runs}: {release}", drop)
+        waits = awaited(partition, self._policy_of(query_id, partition.name), status, self._history.since(partition.name))
+        what = f"{partition.delivered}{waits.what}; {query}"
         newest = partition.newest_aside
         if newest is not None and newest.only_since_ms is not None:
-            return Described("partition", f"{partition.delivered}; {query}", f"{_repair(path, newest)}; {silent}", drop)
-        return Described(
-            "partition",
-            f"{partition.delivered}; {query}",
-            f"{runs}: later rows of the partition; {silent}",
-            drop,
-        )
+            return Described("partition", what, _repair(path, newest), drop)
+        return Described("partition", what, f"{runs}: {waits.release}", drop if waits.drop_helps else "")
+
+    def _policy_of(self, query: str, name: str) -> Policy | None:
+        """Return the policy that judges a partition; ``None`` if it is of a class that is not loaded here."""
+        with suppress(StrandlineError):
+            policy = recorded_policy(RegistrarState.of(self._channel.progress).entry(query).policy)
+            return None if policy is None else policy_for(policy, name)
+        return None
 
     def _lacking(self, name: str, announced: str, opens: Callable[[Time], bool]) -> tuple[str, str]:
         """Return what a manifest still waits for, and what would release it: by the manifest as it is now, if it can be read."""

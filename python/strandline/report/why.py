@@ -322,7 +322,10 @@ class _Search:
         """Return who holds the time in an input of a query."""
         source = edge.channel
         if source is None:
-            self._notes[f"{holder.called} reads {edge.label}, which cannot be opened: {str(edge.problem).rstrip('.')}"] = None
+            note = f"which cannot be opened: {str(edge.problem).rstrip('.')}"
+            if edge.unnamed:
+                note = "which is not looked at here: name that channel too"
+            self._notes[f"{holder.called} reads {edge.label}, {note}"] = None
             return Read(edge)
         arrives = _after(edge, to_asked)
         if source.table_id in above:  # a loop: its rows come back later each time, so once around is enough

@@ -356,7 +356,7 @@ def test_what_an_input_that_cannot_be_opened_holds_is_not_known(tmp_path: Path) 
     answer = explain(sums.path, 7)
     culprit = the_culprit(answer)
     assert culprit.what.startswith(f"its input {there.path} cannot be opened, so it is not known whether this input has closed")
-    assert culprit.release.startswith(f"make {there.path} readable from here, or name it with --upstream, and ask again")
+    assert culprit.release.startswith(f"make {there.path} readable from here, or name it too (--upstream")
     assert the_culprit(explain(sums.path, 7, channels=[tmp_path / "moved"])).name == "q"
 
 
