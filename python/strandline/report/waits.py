@@ -144,9 +144,9 @@ def _unopened(edges: list[Edge], again: str) -> tuple[str, str]:
     not_known = "so it is not known whether this input has closed the time"
     if replaced:
         what = (
-            f"at the recorded path of its input, {replaced[0]}, is another table now, and it is not known where the one is that "
+            f"at the recorded path of its input, {replaced[0]}, is another table now, and it is not known where the one is "
+            "that it has read"
         )
-        what += "it has read"
         release = (
             f"if that table was moved, name it too ({NAME_IT}), and ask again. If it was deleted, restore it, or start the query "
             "with a new checkpointLocation and a new output: its checkpoint is of no use then"
