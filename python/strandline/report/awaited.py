@@ -21,7 +21,9 @@ class Awaited(NamedTuple):
     drop_helps: bool = True
 
 
-def awaited(partition: PartitionStatus, policy: Policy | None, status: Status, since: Since | None) -> Awaited:
+def awaited(
+    partition: PartitionStatus, policy: Policy | None, status: Status, since: Since | None, *, clock_times: bool
+) -> Awaited:
     """Return what is awaited of a partition.
 
     Args:
@@ -29,6 +31,7 @@ def awaited(partition: PartitionStatus, policy: Policy | None, status: Status, s
         policy: The policy that judges it; ``None`` if that is not known here.
         status: The state of its ingest.
         since: When what it holds last changed.
+        clock_times: Whether the rows' times are timestamps, so that a clock can stand for them.
     """
     core = policy.core if policy is not None else None
     mark = _mark(core)
@@ -42,13 +45,13 @@ def awaited(partition: PartitionStatus, policy: Policy | None, status: Status, s
         )
     rows = "later rows of the partition" if mark is None else mark[1]
     if policy is not None and policy.idle_after_ms is not None:
-        return _under_idle(partition, policy, status, rows)
+        return _under_idle(partition, policy, status, rows, clock_times=clock_times)
     if policy is None and any("idle(" in each for each in status.policies):
         return Awaited("", f"{rows}; or, once it has been silent for so long, the idle(…) of its policy")
     return Awaited("", f"{rows}; or a policy with idle(…), which does not wait for silent partitions")
 
 
-def _under_idle(partition: PartitionStatus, policy: Policy, status: Status, rows: str) -> Awaited:
+def _under_idle(partition: PartitionStatus, policy: Policy, status: Status, rows: str, *, clock_times: bool) -> Awaited:
     if status.silence_unknowable:
         return Awaited(
             f"; {status.idle_problem}",
@@ -57,13 +60,12 @@ def _under_idle(partition: PartitionStatus, policy: Policy, status: Status, rows
         )
     if partition.idle_since is not None:
         others = any(each.idle_since is not None for each in status.partitions if each.name != partition.name)
-        clock = "" if policy.advances_when_silent else ", and the policy idle(…, counts='wall', all_silent='advance')"
-        return Awaited(
-            "; all partitions of the ingest are silent, and this one stands for all of them",
-            f"rows of any of them; or start the query with heartbeat=True{clock}: then time goes on by the clock, which is a "
-            "guess",
-            drop_helps=not others,
-        )
+        release = "rows of any of them"
+        if clock_times:
+            clock = "" if policy.advances_when_silent else ", and the policy idle(…, counts='wall', all_silent='advance')"
+            release += f"; or start the query with heartbeat=True{clock}: then time goes on by the clock, which is a guess"
+        what = "; all partitions of the ingest are silent, and this one stands for all of them"
+        return Awaited(what, release, drop_helps=not others)
     return Awaited(
         "",
         f"{rows}; or, once it has been silent for so long, the idle(…) of its policy, with the next batch (if nothing at all "

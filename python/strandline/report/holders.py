@@ -24,7 +24,7 @@ from strandline.report.ailments import called, moment
 from strandline.report.awaited import awaited
 from strandline.report.history import History
 from strandline.shell_words import command, drop_command, shell_word
-from strandline.time.domain import Time, TimeDomain
+from strandline.time.domain import Time, TimeDomain, timestamp
 
 __all__ = ["Described", "Describer", "kind_of"]
 
@@ -183,7 +183,8 @@ class Describer:
         if announced is not None:
             what, release = self._lacking(partition.name, announced, opens)
             return Described("partition", f"{what}, {partition.delivered}; {query}", f"{runs}: {release}", drop)
-        waits = awaited(partition, self._policy_of(query_id, partition.name), status, self._history.since(partition.name))
+        judging, since = self._policy_of(query_id, partition.name), self._history.since(partition.name)
+        waits = awaited(partition, judging, status, since, clock_times=outside_domain(self._channel) == timestamp)
         what = f"{partition.delivered}{waits.what}; {query}"
         newest = partition.newest_aside
         if newest is not None and newest.only_since_ms is not None:

@@ -30,17 +30,17 @@ def test_idle_that_has_no_effect_is_not_offered(tmp_path: Path, caplog: pytest.L
     assert sum("idle() has no effect" in each.getMessage() for each in caplog.records) == 1
 
 
-def all_silent(tmp_path: Path) -> Bench:
-    bench = Bench(tmp_path, idle(ordered(), "3 seconds"), partitions=["a", "b"])
+@pytest.mark.parametrize("clock", [True, False])
+def test_where_all_are_silent_a_drop_does_not_help_and_the_clock_does(tmp_path: Path, clock: bool) -> None:
+    kind = pa.timestamp("us", "UTC") if clock else pa.int64()
+    schema = pa.schema([("t", kind), ("p", pa.string()), ("n", pa.int64())])
+    bench = Bench(tmp_path, idle(ordered(), "3 seconds"), schema=schema, partitions=["a", "b"])
     bench.run((3, "a", 0), (5, "b", 0), now=1, **RUN)
     bench.run(now=9000, **RUN)
-    return bench
-
-
-def test_where_all_are_silent_a_drop_does_not_help_and_the_clock_does(tmp_path: Path) -> None:
-    culprit = the_culprit(explain(all_silent(tmp_path).settings.path, 5))
+    culprit = the_culprit(explain(bench.settings.path, bench.frontier()[0]))
     assert "all partitions of the ingest are silent, and this one stands for all of them" in culprit.what
-    assert "heartbeat=True, and the policy idle(…, counts='wall', all_silent='advance')" in culprit.release
+    assert ("heartbeat=True, and the policy idle(…, counts='wall', all_silent='advance')" in culprit.release) is clock
+    assert "rows of any of them" in culprit.release
     assert "strandline drop" not in culprit.release
 
 
