@@ -134,6 +134,7 @@ def explain_least(
         if not all(holder.corrects for holder in answer.culprits):
             return answer
         first, later = first or answer, later + search.later
+    later = [time for time in later if not asked.frontier.closed(time)]
     if not later:
         return first
     return _Search(asked, min(later, key=asked.domain.sort_key), graph, most, history).explanation()

@@ -14,8 +14,6 @@ from page_channels import look
 from strandline.channel import CapabilityError, Channel, WriterSession
 from strandline.cli.__main__ import main
 from strandline.ingest import Ingest, IngestError, Settings, cancel, drop_partitions, idle, manifest, ordered, status
-from strandline.ingest.rejoin import _next_generation
-from strandline.ingest.state.partition_state import PartitionState
 from strandline.report import explain, verify
 from strandline.time.arrow import time_field
 from strandline.time.domain import int64, product
@@ -322,12 +320,15 @@ def test_a_growing_manifest_may_still_announce_rows_and_its_own_channel_says_who
     assert "cancel" not in culprit.release
 
 
-def grown(tmp_path: Path, holds: list[int]) -> Bench:
-    """An ingest whose manifest is a channel: of two rows at 1 of a one came, and the manifest's producer has gone on."""
+def grown(tmp_path: Path, holds: list[int], b: int = 2) -> Bench:
+    """An ingest whose manifest is a channel: of two rows at 1 of a one came, and the manifest's producer has gone on.
+
+    One row of b came at 2. It was announced for the time ``b``.
+    """
     columns = pa.schema([time_field("t", int64), ("p", pa.string()), ("expected", pa.int64())])
     announcing = Channel.create(tmp_path / "m", columns, producers=["w"], at=0)
     with announcing.producer("w") as w:
-        w.send(pa.table({"t": [1, 2, 2], "p": ["a", "a", "b"], "expected": [2, 1, 1]}, schema=columns))
+        w.send(pa.table({"t": [1, 2, b], "p": ["a", "a", "b"], "expected": [2, 1, 1]}, schema=columns))
         w.delay(holds)
     announcing.seal()
     bench = Bench(tmp_path, manifest(str(tmp_path / "m")), partitions=["a", "b"])
@@ -356,11 +357,15 @@ def test_rows_of_a_growing_manifest_are_cancelled_where_nobody_can_write_to_it_a
 
 
 def test_what_is_cancelled_of_a_growing_manifest_stays_so_when_the_partition_rejoins(tmp_path: Path) -> None:
-    bench = grown(tmp_path, [9])
+    bench = grown(tmp_path, [9], b=1)
     cancel(bench.settings.path, {("a", 2): 0, ("a", 1): 1})
-    state = bench.channel.producers["a"].state
-    assert state["own"]["cancelled"] == [[1, 1]]
-    assert _next_generation(PartitionState.of("a", state), [0], 0).own == {"came": [[1, 1]], "cancelled": [[1, 1]]}
+    assert bench.holds() == {"a": [9], "b": [1]}
+    assert ran("rejoin", bench.settings.path, "a", "--yes") == 0
+    bench.restart()
+    bench.run((2, "b", 3))
+    assert bench.holds() == {"a": [9], "b": [1]}, "a joins at 1, and waits for nothing that was cancelled"
+    assert bench.channel.producers["a"].state["generation"] == 2
+    assert verify(bench.settings.path).sound
 
 
 def test_cancelling_that_releases_nothing_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
