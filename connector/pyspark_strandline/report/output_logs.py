@@ -12,6 +12,7 @@ from strandline.channel.progress.query_producer_state import producer_of
 from strandline.errors import StrandlineError
 from strandline.ingest.late.lateness import REASONS
 from strandline.ingest.state.registrar_state import RegistrarState
+from strandline.ingest.status import only_aside_of
 from strandline.report.history import History
 from strandline.time.antichain import Antichain
 
@@ -69,6 +70,16 @@ class OutputLogs:
         except StrandlineError:
             return None
         return {**dict.fromkeys(REASONS[1:], 0), **by}
+
+    def only_aside(self) -> int | None:
+        """Return of how many of an ingest's partitions all rows are set aside since some batch; ``None`` if it is not known.
+
+        This is as of the same version as :meth:`set_aside`.
+        """
+        channel = self._channels.get("rows")
+        if not self.is_ingest or channel is None:
+            return None
+        return only_aside_of(channel.progress, self._query)
 
     def moved(self) -> dict[str, Moved]:
         """Return the present frontier of each output, and when it moved. It reads further back in the logs."""

@@ -111,7 +111,7 @@ class QueryProgress:
             frontiers={output: each.frontier for output, each in moved.items()},
             detail="no batch has ended since the query was started",
         )
-        at, set_aside = int(self.began * 1000), self.outputs(facts["sink"]).set_aside()
+        at, outputs = int(self.began * 1000), self.outputs(facts["sink"])
         with self._lock:
             self.opened = ProgressReport(
                 self.id,
@@ -123,7 +123,8 @@ class QueryProgress:
                 at,
                 transforms,
                 batches=0,
-                set_aside=set_aside,
+                set_aside=outputs.set_aside(),
+                only_aside=outputs.only_aside(),
             )
             if self.newest is None:
                 self._sources = facts["sources"]
@@ -137,11 +138,11 @@ class QueryProgress:
         taken = [self._taken.within(source) for source in facts["sources"]] if facts["sink"].get("v1") else []
         outputs = self.outputs(facts["sink"])
         frontiers = outputs.frontiers() if outputs.is_ingest else {}
-        set_aside = outputs.set_aside()
+        set_aside, only_aside = outputs.set_aside(), outputs.only_aside()
 
         def made(*, operators: bool) -> ProgressReport:
             report = batch_report(facts, self.name, level, duration_ms, taken, frontiers, operators=operators)
-            return replace(report, set_aside=set_aside)
+            return replace(report, set_aside=set_aside, only_aside=only_aside)
 
         report = made(operators=False)
         read = frozenset(parent for each in report.transforms.values() for parent, _ in each.inputs.values())

@@ -9,10 +9,9 @@ import typer
 from strandline.channel import Channel
 from strandline.cli.arguments import AsJson, ChannelPath, Most, StorageOptions, storage_of
 from strandline.cli.output import line, print_json, print_table, progress, short
-from strandline.ingest.state.registrar_state import RegistrarState
 from strandline.report import explain
 from strandline.report import verify as verified
-from strandline.report.why import least_open
+from strandline.report.why import explain_least
 from strandline.scope import Scope
 from strandline.time.time_text import parse_time
 
@@ -27,7 +26,7 @@ def why(
         str | None,
         typer.Argument(
             metavar="TIME",
-            help="The time, such as 7, 2026-03-01T12:00Z or '[7, 2]' (default: the least that is open).",
+            help="The time, such as 7, 2026-03-01T12:00Z or '[7, 2]' (default: the least open one that somebody waits for).",
             show_default=False,
         ),
     ] = None,
@@ -44,16 +43,18 @@ def why(
     """Say why a time is not closed: who holds it open, upstream to the end, and what would release it."""
     options = storage_of(storage)
     channel = Channel.open(path, options)
-    least = least_open(channel.progress, RegistrarState.of(channel.progress).entries)
-    if time is None and least is None:
+    scopes = [Scope.open(each, options) for each in scope or ()]
+    if time is None:
+        answer = explain_least(channel, storage=options, scopes=scopes, channels=upstream or (), most=most)
+    else:
+        asked = parse_time(channel.domain, time, "TIME")
+        answer = explain(channel, asked, storage=options, scopes=scopes, channels=upstream or (), most=most)
+    if answer is None:
         if as_json:
             print_json({"open": False})
         else:
             line(f"All times of {path} are closed: nothing comes any more.")
         return
-    asked = least if time is None else parse_time(channel.domain, time, "TIME")
-    scopes = [Scope.open(each, options) for each in scope or ()]
-    answer = explain(channel, asked, storage=options, scopes=scopes, channels=upstream or (), most=most)
     if as_json:
         print_json(answer.to_json())
         return

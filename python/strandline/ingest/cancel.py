@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from strandline.channel import Channel, ProducerState, Span, WriterSession
@@ -46,7 +47,10 @@ def cancel(
 
     The number is how many of the rows that are announced for a partition and a time are cancelled *in all*. So a repeated call
     cancels nothing more. The manifest says it then, in its column ``cancelled``. After that, one commit of the channel goes by
-    the manifest. If that commit is not made, because this process dies, a repeated call makes it, and so does the next batch.
+    the manifest. If the manifest is a channel, nobody but its producers can write to it, and no more at a time that they have
+    passed. So the ingest's channel itself remembers the number then, in that one commit, and counts these rows as arrived.
+
+    If that commit is not made, because this process dies, a repeated call makes it, and so does the next batch.
     Without ``rows``, the channel goes by what the manifest says now, whoever has written it.
 
     The query may be running, have stopped, or have ended. A batch that has rows of such a partition then fails, and succeeds when
@@ -63,7 +67,7 @@ def cancel(
     Raises:
         IngestError: ``STRANDLINE_CANCEL_INVALID`` for a partition or a time that the manifest does not have, and for more rows
             than are missing. ``STRANDLINE_CANCEL_IMPOSSIBLE`` if no ingest of the channel has a manifest that can be read, or if
-            the manifest is a channel, in which rows add up. Nothing was written.
+            the manifest is a channel, and the partition has not joined yet. Nothing was written.
 
     ``cancel("/lake/flights", {("LGA", "2013-01-02T06:00Z"): 1})``
     """
@@ -72,14 +76,18 @@ def cancel(
     if not manifests.judges:
         raise errors.cancel_impossible(path, manifests.why)
     tables: dict[int, tuple[ManifestTable, dict[tuple[str, Time], int]]] = {}
+    kept: dict[str, dict[Time, int]] = {}
     for (name, asked), number in (rows or {}).items():
         table, at = manifests.checked(name, asked, number)
-        tables.setdefault(id(table), (table, {}))[1][name, at] = number
+        if table.grows:
+            kept.setdefault(name, {})[at] = number
+        else:
+            tables.setdefault(id(table), (table, {}))[1][name, at] = number
     for table, totals in tables.values():
         table.cancel(totals)
     lists = ParkedLists(channel.path, storage)
     wanted = None if rows is None else {name for name, _ in rows}
-    channel.append_decided(lambda: manifests.applied(wanted, lists))
+    channel.append_decided(lambda: manifests.applied(wanted, lists, kept))
     return channel.version
 
 
@@ -177,7 +185,8 @@ class Manifests:
             missing = 0 if announced is None else self._missing(judge, table, name, at)
             if announced is not None and missing > 0:
                 shown = judge.settings.domain.format(at)
-                lacking.append(Lacking(judge.settings.to_channel_time(at), shown, missing, announced.cancelled))
+                cancelled = self._cancelled(judge, table, name, at)
+                lacking.append(Lacking(judge.settings.to_channel_time(at), shown, missing, cancelled))
         return lacking
 
     def checked(self, name: str, asked: Any, number: Any) -> tuple[ManifestTable, Time]:
@@ -191,18 +200,27 @@ class Manifests:
         shown = judge.settings.domain.format(at)
         if type(number) is not int or number < 0:
             raise errors.cancel_invalid_number(number)
-        if table.grows:
-            raise errors.cancel_impossible_channel(table.path, name, shown, self._channel.path)
+        if table.grows and name not in self._channel.producers:
+            raise errors.cancel_impossible_unjoined(name, self._channel.path)
         announced = table.announced(name, at)
         if announced is None:
             times = [judge.settings.domain.format(each) for each in table.times(name)]
             raise errors.cancel_invalid_time(shown, name, table.path, times)
-        if number < announced.cancelled:
-            raise errors.cancel_invalid_back(number, shown, name, announced.cancelled)
+        cancelled = self._cancelled(judge, table, name, at)
+        if number < cancelled:
+            raise errors.cancel_invalid_back(number, shown, name, cancelled)
         missing = self._missing(judge, table, name, at)
-        if number - announced.cancelled > missing:
-            raise errors.cancel_invalid_more(number, shown, name, *announced, missing)
+        if number - cancelled > missing:
+            raise errors.cancel_invalid_more(number, shown, name, announced.rows, cancelled, missing)
         return table, at
+
+    def _cancelled(self, judge: _Judge, table: ManifestTable, name: str, at: Time) -> int:
+        """Return how many rows are cancelled in all, as :func:`cancel` counts them."""
+        announced, known = table.announced(name, at), self._channel.producers.get(name)
+        if not table.grows:
+            return 0 if announced is None else announced.cancelled
+        own = None if known is None else PartitionState.of(name, known.state).own
+        return ManifestState.of(name, own).cancelled_at(judge.settings.domain).get(at, 0)
 
     def _missing(self, judge: _Judge, table: ManifestTable, name: str, at: Time) -> int:
         """Return how many announced rows have not arrived, at a time that the partition may still deliver rows for."""
@@ -221,10 +239,13 @@ class Manifests:
         arrived = {domain.from_json(each): n for each, n in counted.came or ()}
         return max(0, left - arrived.get(at, 0))
 
-    def applied(self, names: Iterable[str] | None, lists: ParkedLists) -> Append | None:
+    def applied(
+        self, names: Iterable[str] | None, lists: ParkedLists, kept: Mapping[str, Mapping[Time, int]] = MappingProxyType({})
+    ) -> Append | None:
         """Return the commit by which partitions (default: all) go by their manifests, ``None`` if they do already.
 
-        It is decided on the channel's newest progress, with the manifests as they are then.
+        It is decided on the channel's newest progress, with the manifests as they are then. ``kept`` says how many rows of each
+        partition and time are cancelled in all, where that is remembered with the partition: its manifest is a channel.
         """
         channel, progress = self._channel, self._channel.progress
         partitions = progress.producers_but(*own_names(progress))
@@ -236,7 +257,11 @@ class Manifests:
             chosen = [name for name in mine if (names is None or name in names) and judge.table_of(name) is not None]
             given = _given(channel, judge)
             for name in chosen:
-                promised = promise_unseen(given, name, given.state_of(name, Changes()))
+                state = given.state_of(name, Changes())
+                if name in kept:
+                    own = ManifestState.of(name, state.own).cancelling(judge.settings.domain, kept[name])
+                    state = state.changed(own=own.to_json())
+                promised = promise_unseen(given, name, state)
                 if promised is None or (promised.holds == mine[name].holds and promised.state.to_json() == mine[name].state):
                     continue
                 holds[name], states[name] = promised

@@ -29,16 +29,18 @@ from strandline.ingest.decide.decision import Decision, decide
 from strandline.ingest.decide.partition_states import PartitionStates
 from strandline.ingest.late.aside_warning import aside_warning, rows_by_reason
 from strandline.ingest.late.late_table import LateTable, check_storage, missing, pending, publish
-from strandline.ingest.late.lateness import MOVES_NOTHING
+from strandline.ingest.late.lateness import LATE, MOVES_NOTHING, REASONS
 from strandline.ingest.late.retention import purge_late_rows
 from strandline.ingest.names import CORRECTIONS, PARKED, partition_name_problem
 from strandline.ingest.parked.lists import ParkedLists
 from strandline.ingest.parked.release import near, parked_beyond
 from strandline.ingest.policies.policy import Policy
 from strandline.ingest.policy_calls import calling, names_of
+from strandline.ingest.rejoin import ways_back
 from strandline.ingest.settings import Settings
 from strandline.ingest.state.query_entry import QueryEntry
 from strandline.ingest.state.registrar_state import RegistrarState
+from strandline.ingest.status import idle_problem
 from strandline.ingest.task.batch_start import BatchStart, HoldColumns
 from strandline.ingest.task.observations import Observations
 from strandline.ingest.task.row_digest import RowDigest
@@ -75,6 +77,7 @@ class Ingest:
         self._refused: tuple[str, int] | None = None  # a batch that was refused before anything of its commit was written
         self._changed: set[str] | None = set()  # by outside changes that no commit has applied yet; None: any
         self._published: dict[str, int] = {}
+        self._told_idle = False
         self._purge_at = 0.0  # by the monotonic clock
         self._possible: set[str] = set()  # names from the policy that were checked
         self._outside: dict[str, tuple[ProducerState, tuple[Time, ...]]] = {}  # so that only changes are computed again
@@ -285,7 +288,8 @@ class Ingest:
             _log_silent(settings.path, decision.fell_silent)
         if outcome.committed is not None and batch is not None:
             self._log_future(batch)
-            self._log_aside(batch)
+            self._log_aside(channel, batch)
+            self._log_idle(channel, transaction[0])
         return outcome
 
     def _check_set_aside(self, batch: Batch) -> None:
@@ -316,12 +320,23 @@ class Ingest:
                 future_warning(self.settings.path, self.settings.late_path, bound, found, batch.future, batch.read[0]),
             )
 
-    def _log_aside(self, batch: Batch) -> None:
+    def _log_idle(self, channel: Channel, query: str) -> None:
+        """Log, once a start, that the policy's ``idle()`` has no effect."""
+        clock = RegistrarState.of(channel.progress).entry(query).clock
+        if clock is not None and clock.certain is False and not self._told_idle:
+            self._told_idle = True
+            wall = any(policy.counts_wall for _, policy in self.policy.by_pattern())
+            _log.warning("%s: %s", self.settings.path, idle_problem(wall=wall))
+
+    def _log_aside(self, channel: Channel, batch: Batch) -> None:
         """Log, once a batch, that rows were set aside, but for those that :meth:`_log_future` has told of."""
         told = {key: rows for key, rows in batch.aside.items() if key[1] not in MOVES_NOTHING or self.settings.future is None}
         if told:
             settings = self.settings
-            _log.warning("%s", aside_warning(settings.path, settings.late_path, told, batch.examples, batch.read[0]))
+            late = [name for name, reason in told if reason == REASONS[LATE] and name is not None]
+            rejoin, idle = ways_back(channel.progress, settings.path, late)
+            text = aside_warning(settings.path, settings.late_path, told, batch.examples, batch.read[0], rejoin, idle)
+            _log.warning("%s", text)
 
     def _assign_query(self, channel: Channel, transaction: tuple[str, int], files: Sequence[DataFile]) -> tuple[int, int]:
         """Call :meth:`LateTable.assign_query` for a batch with late rows. Raises also when one of their files is missing."""

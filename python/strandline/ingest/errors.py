@@ -19,12 +19,11 @@ def cancel_impossible(path: str, why: str) -> IngestError:
     )
 
 
-def cancel_impossible_channel(manifest: str, name: str, time: str, path: str) -> IngestError:
+def cancel_impossible_unjoined(name: str, path: str) -> IngestError:
     return IngestError(
         "STRANDLINE_CANCEL_IMPOSSIBLE",
-        f"The manifest {manifest} is a channel, in which the rows for {time} of {name!r} add up. Nothing was written.",
-        f"Let a producer of that channel commit a row with the negative count. Then type {command('cancel', path)}. The ingest's "
-        "channel goes by it at once.",
+        f"Partition {name!r} of {path} is announced in a manifest that is a channel, but has not joined. Nothing was written.",
+        "Run the ingest: with its next batch the partition joins. Then cancel the rows.",
     )
 
 

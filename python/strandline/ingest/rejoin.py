@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from strandline.channel import Channel, ProducerState, Progress, WriterSession
 from strandline.channel.write.append import Append
+from strandline.errors import IngestError
 from strandline.ingest import errors
 from strandline.ingest.decide.steps.silence import silent_stand_in
+from strandline.ingest.late.newest_aside import NewestAside
 from strandline.ingest.state.partition_state import IdleState, PartitionState
 from strandline.ingest.state.registrar_state import RegistrarState, held_names, own_names
 from strandline.json_value import JsonObject
+from strandline.shell_words import command
 from strandline.time.antichain import Antichain
 
-__all__ = ["joins_at", "owner_id", "rejoin_partitions"]
+__all__ = ["joins_at", "owner_id", "rejoin_partitions", "ways_back", "with_way_back"]
+
+_MOST_WAYS_BACK = 20
+"""For so many partitions of a batch it is looked whether they may join again."""
 
 
 def rejoin_partitions(path: str, names: Iterable[str], storage: Mapping[str, str] | None = None) -> int:
@@ -76,6 +85,44 @@ def rejoin_partitions(path: str, names: Iterable[str], storage: Mapping[str, str
     return channel.version
 
 
+def with_way_back(newest: NewestAside, progress: Progress, path: str, name: str) -> NewestAside:
+    """Return what is known of a partition's rows, with the command by which it may join again, if there is one."""
+    if not newest.only_late or not _may_rejoin(progress, name):
+        return newest
+    return replace(newest, rejoin=command("rejoin", path, name))
+
+
+def ways_back(progress: Progress, path: str, names: Iterable[str]) -> tuple[dict[str, str], list[str]]:
+    """Return for partitions with late rows the commands by which they may join again, and which are not waited for."""
+    rejoin, idle = {}, []
+    for name in islice(names, _MOST_WAYS_BACK):
+        known = progress.get(name)
+        if known is None:
+            continue
+        state = PartitionState.of(name, known.state)
+        newest = NewestAside.of(state)
+        if newest is not None and (way := with_way_back(newest, progress, path, name).rejoin):
+            rejoin[name] = way
+        elif state.idle is not None:
+            idle.append(name)
+    return rejoin, idle
+
+
+def _may_rejoin(progress: Progress, name: str) -> bool:
+    """Return whether :func:`rejoin_partitions` lets a partition join where the others of its ingest are."""
+    partitions = progress.producers_but(*own_names(progress))
+    if name not in partitions or owner_id(partitions[name]) not in RegistrarState.of(progress).entries:
+        return False
+    state = PartitionState.of(name, partitions[name].state)
+    if state.idle is not None and state.idle.rejoins:
+        return False
+    with suppress(IngestError):
+        joins = _joins_at(progress, partitions, [name], _standing_in(progress, partitions, [name]))
+        _check_ahead(progress, "", name, state, joins[name])
+        return True
+    return False
+
+
 def joins_at(progress: Progress, names: Collection[str]) -> dict[str, Antichain]:
     """Return where partitions that rejoin will join: at the least times that the other partitions of their ingest hold."""
     return _joins_at(progress, progress.producers_but(*own_names(progress)), names, {}) if names else {}
@@ -126,6 +173,8 @@ def _check_ahead(progress: Progress, path: str, name: str, state: PartitionState
 def _next_generation(state: PartitionState, least: list[Any], now: int) -> PartitionState:
     """Return the state of a partition's next generation: its policy begins anew, and it is not waited for until it joins."""
     generation = 1 if state.generation is None else state.generation
-    state = state.changed(idle=None, own=None, soon=None, dropped=None)
+    cancelled = state.own.get("cancelled") if isinstance(state.own, dict) else None  # no row of the channel stands for these
+    own = None if cancelled is None else {"came": cancelled, "cancelled": cancelled}
+    state = state.changed(idle=None, own=own, soon=None, dropped=None)
     idle = IdleState().changed(was=least, since=now, rejoins=True)
     return state.changed(generation=generation + 1, idle=idle)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from strandline.channel import Channel
+import numpy as np
+
+from strandline.channel import Channel, ProducerState, Progress
 from strandline.errors import StrandlineError, printable
 from strandline.ingest.late.late_table import check_storage, is_published, pending
 from strandline.ingest.late.lateness import MOVES_NOTHING
 from strandline.ingest.late.newest_aside import NewestAside, shown_ms
 from strandline.ingest.names import OWN_PREFIX, PARKED
-from strandline.ingest.rejoin import joins_at
+from strandline.ingest.rejoin import joins_at, with_way_back
 from strandline.ingest.state.parked_state import ParkedState
 from strandline.ingest.state.partition_state import states_of_partitions
 from strandline.ingest.state.query_entry import QueryEntry
@@ -21,10 +23,11 @@ from strandline.time.antichain import Antichain
 from strandline.time.domain import Time
 from strandline.time.time_text import asked_time
 
-__all__ = ["PartitionStatus", "Status", "aside_by_reason", "status", "status_of"]
+__all__ = ["PartitionStatus", "Status", "aside_by_reason", "idle_problem", "only_aside_of", "status", "status_of"]
 
 _SHOWN = 10
 """So many partitions are listed in a text."""
+_MOST_WAYS_BACK = 100
 
 
 @dataclass(frozen=True)
@@ -115,6 +118,17 @@ class Status:
         shown += [f"{self.aside_without_partition} without a partition that is known"] if self.aside_without_partition else []
         return f"{self.aside} row{'' if self.aside == 1 else 's'} set aside{why}: {', '.join(shown)}"
 
+    @property
+    def idle_problem(self) -> str:
+        """Why no silence counts, in words, if it is not known (``silence_unknowable``)."""
+        return idle_problem(wall=any("counts=wall" in policy for policy in self.policies))
+
+    @property
+    def remedies(self) -> list[str]:
+        """For each partition whose rows are all late, and that may join its ingest again: what it is, and what to do."""
+        asides = [(p.name, p.newest_aside) for p in self.partitions if p.newest_aside is not None and p.newest_aside.rejoin]
+        return [f"partition {name}: {newest}; {newest.remedy}" for name, newest in asides]
+
     def explain(self, at: Time | str | None = None) -> str:
         """Return why ``at`` (default: the frontier) is still open, with a line for each holder, or that it is closed.
 
@@ -156,20 +170,26 @@ class Status:
         again = [f"{p.name} (generation {p.generation})" for p in self.partitions if p.generation > 1]
         if again:
             lines.append(f"rejoined: {', '.join(again[:10])}{' …' if len(again) > 10 else ''}")
+        lines += self.remedies[:_SHOWN]
         for query, late_path, rows in self.unpublished:
             remedy = f"publish them with: {command('publish-late', self.path)}"
             lines.append(f"{rows} late rows of query {query} are not yet in {late_path}; {remedy}")
         lines += [f"the late table {late_path} cannot be read: {error}" for late_path, error in self.unreadable]
         if self.silence_unknowable:
-            why = "a batch may leave rows of the source unread (option readsToEnd)"
-            if any("counts=wall" in policy for policy in self.policies):
-                why += ", or Python cannot read the query's checkpoint (option checkpointLocation)"
-            lines.append(f"idle() has no effect: {why}")
+            lines.append(self.idle_problem)
         return "\n".join([*(printable(line).replace("\n", "\\n") for line in lines), self.explain()])
 
 
 def _shown(times: Antichain) -> str:
     return ", ".join(times.domain.format(time) for time in times) or "nothing"
+
+
+def idle_problem(*, wall: bool) -> str:
+    """Return in words why no silence counts. ``wall``: whether it would be counted on the wall clock."""
+    why = "a batch may leave rows of the source unread (option readsToEnd)"
+    if wall:
+        why += ", or Python cannot read the query's checkpoint (option checkpointLocation)"
+    return f"idle() has no effect: {why}"
 
 
 def status(path: str, storage: Mapping[str, str] | None = None) -> Status:
@@ -213,6 +233,11 @@ def status_of(channel: Channel) -> Status:
                 NewestAside.of(state),
             )
         )
+    only_late = [n for n, p in enumerate(partitions) if (newest := p.newest_aside) is not None and newest.only_late]
+    for at in only_late[:_MOST_WAYS_BACK]:
+        if (newest := partitions[at].newest_aside) is not None:
+            way = with_way_back(newest, channel.progress, channel.path, partitions[at].name)
+            partitions[at] = replace(partitions[at], newest_aside=way)
     entries = RegistrarState.of(channel.progress).entries.values()
     unpublished, unreadable = _unpublished(channel)
     parked = [ParkedState.of(name, known) for name, known in channel.producers.items() if name.startswith(PARKED)]
@@ -240,6 +265,19 @@ def aside_by_reason(entries: Iterable[QueryEntry]) -> dict[str, int]:
         for reason, rows in (entry.aside_by or {}).items():
             by[reason] = by.get(reason, 0) + rows
     return by
+
+
+def only_aside_of(progress: Progress, query: str) -> int:
+    """Return of how many partitions of a query all rows are set aside since some batch. Very many cost little."""
+    table = progress.columns
+    states: Iterable[ProducerState | None] = progress.producers.values()
+    if table is not None:
+        there = table.irregular[: len(table)].copy()
+        if "onlyAside" in table.state:
+            there |= table.state["onlyAside"].valid[: len(table)]
+        states = (table.get(table.names[row]) for row in np.flatnonzero(there).tolist())
+    mine = (state.state for state in states if state is not None and state.owner is not None and state.owner.id == query)
+    return sum(isinstance(memory, dict) and "onlyAside" in memory for memory in mine)
 
 
 def _unpublished(channel: Channel) -> tuple[tuple[tuple[str, str, int], ...], tuple[tuple[str, str], ...]]:

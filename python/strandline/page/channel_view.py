@@ -14,6 +14,7 @@ from strandline.delta.store_errors import without_secrets
 from strandline.errors import StrandlineError, printable
 from strandline.ingest.late.newest_aside import NewestAside
 from strandline.ingest.names import CORRECTIONS
+from strandline.ingest.rejoin import with_way_back
 from strandline.ingest.state.partition_state import PartitionState
 from strandline.ingest.state.query_entry import QueryEntry
 from strandline.ingest.state.registrar_state import RegistrarState
@@ -152,7 +153,7 @@ def late_counts(cursor: Cursor) -> Late | None:
         return None
     aside = sum((entry.aside or 0) + (entry.aside_forgotten or 0) for entry in entries.values())
     total, parked = aside, 0
-    newest: list[Aside] = []
+    newest: list[tuple[str, NewestAside]] = []
     for name, state in cursor.states:
         memory = state.state
         if not isinstance(memory, dict):
@@ -162,12 +163,19 @@ def late_counts(cursor: Cursor) -> Late | None:
         elif kind == "partition":
             total += _count(memory.get("aside"))
             if "asideAt" in memory and (found := NewestAside.of(PartitionState.of(name, memory))) is not None:
-                newest.append(Aside(printable(name), found.rows, printable(found.reason), found.at_ms, found.only_since_ms))
+                newest.append((name, found))
     policies = dict.fromkeys(printable(entry.policy) for entry in entries.values() if entry.policy is not None)
     reasons = sorted(aside_by_reason(entries.values()).items(), key=lambda entry: (-entry[1], entry[0]))
-    last = heapq.nsmallest(_MOST_ASIDE, newest, key=lambda each: (each.only_since_ms is None, -each.ms, each.partition))
+    last = heapq.nsmallest(_MOST_ASIDE, newest, key=lambda each: (each[1].only_since_ms is None, -each[1].at_ms, each[0]))
     shown = tuple((printable(reason), rows) for reason, rows in reasons[:_MOST_ASIDE])
-    return Late(total, aside, parked, tuple(policies), (), shown, tuple(last))
+    return Late(total, aside, parked, tuple(policies), (), shown, tuple(_aside(cursor, *each) for each in last))
+
+
+def _aside(cursor: Cursor, name: str, newest: NewestAside) -> Aside:
+    channel = cursor.channel
+    found = with_way_back(newest, cursor.progress, channel.path, name)
+    remedy = printable(without_secrets(found.remedy, channel.storage_options))
+    return Aside(printable(name), found.rows, printable(found.reason), found.at_ms, found.only_since_ms, remedy)
 
 
 def _count(value: object) -> int:

@@ -17,14 +17,14 @@ from strandline.delta.store_errors import without_secrets
 from strandline.errors import StrandlineError, printable
 from strandline.ingest.names import late_path_beside
 from strandline.ingest.state.registrar_state import RegistrarState
-from strandline.page.channel_view import ingests_of, late_counts, problem_of, view_of
-from strandline.page.cursor import Cursor
+from strandline.page.channel_view import late_counts, problem_of, view_of
+from strandline.page.cursor import Cursor, texts
 from strandline.page.graph import Shown, graph_of
 from strandline.page.late import LateTables
 from strandline.page.model import Attention, ChannelView, Culprit, LateTableView, Page, Problem, Since
-from strandline.report import Explanation, explain
+from strandline.report import Explanation
 from strandline.report.overview import GivenPath
-from strandline.report.why import least_open
+from strandline.report.why import explain_least
 from strandline.scope import Scope
 from strandline.time.domain import Time
 
@@ -222,21 +222,19 @@ class _Why:
         self._again_after = again_after
         self._answer: Explanation | None = None
         self._problem: str | None = None
-        self._asked: tuple[Time, frozenset[str]] | None = None
+        self._asked: tuple[frozenset[Time], frozenset[str]] | None = None
         self._not_before = self._again = 0.0
 
     def update(self, cursor: Cursor, opened: list[Channel], scopes: list[Scope], storage: dict[str, str] | None) -> None:
-        least = least_open(cursor.progress, ingests_of(cursor))
-        if least is None:
-            return
-        asked = least, frozenset(name for name, state in cursor.states if least in state.holds)
+        least = frozenset(cursor.progress.frontier)
+        asked = least, frozenset(name for name, state in cursor.states if not least.isdisjoint(state.holds))
         now = time.monotonic()
         if now < self._not_before or (asked == self._asked and now < self._again):
             return
         self._problem = None
         try:
-            self._answer = explain(
-                cursor.channel, least, storage=storage, scopes=scopes, channels=opened, most=_MOST_CULPRITS, follow=False
+            self._answer = explain_least(
+                cursor.channel, storage=storage, scopes=scopes, channels=opened, most=_MOST_CULPRITS, follow=False
             )
         except Exception as error:
             _log(error)
@@ -255,10 +253,10 @@ class _Why:
             return replace(view, why_notes=(printable(without_secrets(note)),))
         if answer is None or not answer.open:
             return view
-        asked = answer.domain.format(answer.time)
-        if asked not in view.frontier:  # the frontier has moved, and asking takes long
+        if texts(answer.frontier) != view.frontier:  # the frontier has moved, and asking takes long
             return view
-        shown = sorted(answer.ailments, key=lambda each: each.first.kind == "registrar")
+        asked = answer.domain.format(answer.time)
+        shown = answer.ailments
         culprits = tuple(
             Culprit(
                 names.get(holder.channel, printable(without_secrets(holder.channel))),

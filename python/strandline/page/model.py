@@ -143,6 +143,7 @@ class Aside:
         reason: Why most of them were.
         ms: When, in ms since 1970.
         only_since_ms: Since when all rows of the partition are set aside; ``None`` if its newest rows were not.
+        remedy: What to do about it.
     """
 
     partition: str
@@ -150,6 +151,7 @@ class Aside:
     reason: str
     ms: int
     only_since_ms: int | None
+    remedy: str = ""
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,8 @@ _CLIPPED = 120
 _NAMES = re.compile(r"[A-Za-z_]\w*=")
 _MORE = re.compile(r"and (\d+) more")
 _OTHER_DAY = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)\S*Z")
+_COMMAND = re.compile(r"""(strandline [a-z-]+ (?:"'"|\$?'(?:\\.|[^'])*'|[^;'])+)""")
+"""A command as a shell takes it: to its end, or to a semicolon outside of quotes."""
 _FRACTION = re.compile(r"\.\d+Z\Z")
 
 
@@ -93,6 +95,7 @@ def _environment() -> Environment:
         "count": _count,
         "few": _few,
         "sentence": _sentence,
+        "advice": _advice,
         "lag": _lag,
     }
     made.globals |= {"steps": _steps, "top_of": _top_of, "since_text": _since_text, "frontier_text": _frontier_text}
@@ -162,7 +165,25 @@ def _lag(value: float, unit: str) -> str:
 
 
 def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    """Return a text with a capital at its beginning, unless that is code.
+
+    >>> _sentence("its process is gone"), _sentence("readmit('/lake/a') adds them"), _sentence("strandline drop /lake/a b")
+    ('Its process is gone', "readmit('/lake/a') adds them", 'strandline drop /lake/a b')
+    """
+    first = text.partition(" ")[0]
+    is_code = first == "strandline" or any(mark in first.rstrip(".,:;") for mark in "._(=/")
+    return text if is_code else text[:1].upper() + text[1:]
+
+
+def _advice(text: str) -> list[tuple[bool, str]]:
+    """Return a remedy as prose and commands (true), one after the other.
+
+    >>> _advice("later rows; or, if it is dead: strandline drop /a 'x; y'; or seal it: strandline seal /a")
+    [(False, 'later rows; or, if it is dead: '), (True, "strandline drop /a 'x; y'"), (False, '; or seal it: '), \
+(True, 'strandline seal /a')]
+    """
+    parts = _COMMAND.split(text)
+    return [(number % 2 == 1, part) for number, part in enumerate(parts) if part]
 
 
 def _count(number: float) -> str:

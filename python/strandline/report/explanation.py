@@ -85,7 +85,7 @@ class Explanation:
             yield f"  What would release it: {each.release}."
             if len(each.first.way) > 1:
                 yield f"  The way: {' → '.join(each.first.way)}."
-        waiting = [holder for holder in self.holders if not holder.culprit]
+        waiting = [holder for holder in self.holders if not holder.culprit and holder.kind != "registrar"]
         if waiting:
             subjects = (holder.subject + (" (its process is gone)" if holder.gone else "") for holder in waiting)
             yield f"In between wait: {', '.join(dict.fromkeys(subjects))}."

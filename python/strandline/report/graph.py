@@ -30,6 +30,8 @@ _OTHER = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+:/(?!/)")
 """A URL of Hadoop's without a host, as ``dbfs:/lake/in``. A letter with a colon is a drive."""
 _ELSEWHERE = "it is on another storage than the channel: name it with channels=…, or --upstream"
 
+_NOT_NAMED = "only the log names it"
+
 _NOWHERE: tuple[object, ...] = ({"least": []},)
 """The summary of a channel that the query reads, but no row of which leads to the output."""
 
@@ -59,6 +61,11 @@ class Edge:
     steps: tuple[str, ...] = ()
     behind: Behind | None = None
     replaced: bool = False
+
+    @property
+    def unnamed(self) -> bool:
+        """Whether nobody has named the channel, and channels that only a log names are not opened."""
+        return self.problem == _NOT_NAMED
 
 
 class Inputs(NamedTuple):
@@ -145,7 +152,11 @@ class QueryGraph:
         if read.path is None:
             return None, "its path is not recorded: add it to a scope, and ask with the scope"
         if not self._follow:
-            return None, "only the log names it: name it too"
+            there = {location_of(each.path) for each in self._opened.values()}
+            if location_of(read.path) in there:
+                self._replaced.add(read.table)
+                return None, f"{read.path} holds another table now"
+            return None, _NOT_NAMED
         if read.table not in self._failed:
             try:
                 location = location_of(read.path)

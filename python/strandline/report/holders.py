@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from strandline.channel import Channel, ProducerState, WriterSession
@@ -10,17 +11,20 @@ from strandline.channel.progress.query_producer_state import is_query, named
 from strandline.channel.statements.statement import REGISTRAR
 from strandline.channel.write.registrar import hold_of
 from strandline.errors import StrandlineError
-from strandline.ingest import Status
+from strandline.ingest import Policy, Status
 from strandline.ingest.cancel import Manifests, outside_domain
+from strandline.ingest.decide.given import policy_for
 from strandline.ingest.late.newest_aside import NewestAside
 from strandline.ingest.names import CORRECTIONS, PARKED
 from strandline.ingest.policies.manifest_table import ManifestTable
+from strandline.ingest.policies.parser import recorded_policy
 from strandline.ingest.state.registrar_state import RegistrarState
 from strandline.ingest.status import PartitionStatus, status_of
 from strandline.report.ailments import called, moment
+from strandline.report.awaited import awaited
 from strandline.report.history import History
 from strandline.shell_words import command, drop_command, shell_word
-from strandline.time.domain import Time, TimeDomain
+from strandline.time.domain import Time, TimeDomain, timestamp
 
 __all__ = ["Described", "Describer", "kind_of"]
 
@@ -98,6 +102,11 @@ class Describer:
         """The queries that are ingests of the channel."""
         return self._queries
 
+    @property
+    def remedies(self) -> list[str]:
+        """What to do about partitions whose rows are all late, whoever holds the time."""
+        return [] if self._status is None else self._status.remedies
+
     def query_of(self, name: str, state: ProducerState) -> str | None:
         """Return the name that a user gave the query that writes as a producer, or for it; ``None`` if it has none."""
         return self._names.get(state.owner.id) if state.owner and state.owner.id in self._queries else named(name, state)
@@ -109,11 +118,7 @@ class Describer:
         """
         kind = kind_of(name, state, self._queries)
         if kind == "registrar":
-            return Described(
-                "registrar",
-                "the channel is not sealed, so new producers may join at these times",
-                f"seal the channel if no producer will join: {command('seal', self._channel.path)}",
-            )
+            return self._registrar()
         if kind == "ingest":
             return self._own(name, state)
         partition = self._partitions.get(name)
@@ -121,12 +126,25 @@ class Describer:
             return self._partition(partition, state, opens)
         return self._producer(name, state)
 
+    def _registrar(self) -> Described:
+        seal = command("seal", self._channel.path)
+        if not self._queries:
+            what = "the channel is not sealed, so new producers may join at these times"
+            return Described("registrar", what, f"seal the channel if no producer will join: {seal}")
+        what = "the channel is not sealed, so new partitions may join at these times, and no partition holds them"
+        release = (
+            "rows of a new partition; or, if none will come, seal the channel (a row of a new partition then stops the ingest "
+            f"for good): {seal}"
+        )
+        return Described("registrar", what, release)
+
     def _own(self, name: str, state: ProducerState) -> Described:
         if name == CORRECTIONS:
             return Described(
                 "ingest",
                 "late rows may still be readmitted",
-                f"give that up, for good: {command('end-corrections', self._channel.path)}",
+                "if no late row will be readmitted any more, end the corrections, which is for good: "
+                f"{command('end-corrections', self._channel.path)}",
             )
         parked = 0 if self._status is None else self._status.parked_rows
         what = f"{parked} rows are parked beyond maxAhead" if name.startswith(PARKED) else "the ingest itself holds it"
@@ -144,7 +162,8 @@ class Describer:
 
     def _partition(self, partition: PartitionStatus, state: ProducerState, opens: Callable[[Time], bool]) -> Described:
         path, status = self._channel.path, self._status
-        policy = " and ".join(status.policies) if status is not None else ""
+        assert status is not None  # noqa: S101 - it has the partition
+        policy = " and ".join(status.policies)
         memory = state.state if isinstance(state.state, dict) else {}
         drop = f"if the partition is dead: {drop_command(path, partition.name)}"
         if state.owner is None:
@@ -160,24 +179,24 @@ class Describer:
             f"see first whether query {shown} runs: if it has stopped, start it again, so that it takes in what the "
             "partition has delivered. If it runs"
         )
-        silent = (
-            "or, once it has been silent for so long, the idle(…) of its policy"
-            if "idle(" in policy
-            else "or a policy with idle(…), which does not wait for silent partitions"
-        )
         announced = _announced(memory.get("own"), outside_domain(self._channel))
         if announced is not None:
             what, release = self._lacking(partition.name, announced, opens)
             return Described("partition", f"{what}, {partition.delivered}; {query}", f"{runs}: {release}", drop)
+        judging, since = self._policy_of(query_id, partition.name), self._history.since(partition.name)
+        waits = awaited(partition, judging, status, since, clock_times=outside_domain(self._channel) == timestamp)
+        what = f"{partition.delivered}{waits.what}; {query}"
         newest = partition.newest_aside
         if newest is not None and newest.only_since_ms is not None:
-            return Described("partition", f"{partition.delivered}; {query}", f"{_repair(path, newest)}; {silent}", drop)
-        return Described(
-            "partition",
-            f"{partition.delivered}; {query}",
-            f"{runs}: later rows of the partition; {silent}",
-            drop,
-        )
+            return Described("partition", what, _repair(path, newest), drop)
+        return Described("partition", what, f"{runs}: {waits.release}", drop if waits.drop_helps else "")
+
+    def _policy_of(self, query: str, name: str) -> Policy | None:
+        """Return the policy that judges a partition; ``None`` if it is of a class that is not loaded here."""
+        with suppress(StrandlineError):
+            policy = recorded_policy(RegistrarState.of(self._channel.progress).entry(query).policy)
+            return None if policy is None else policy_for(policy, name)
+        return None
 
     def _lacking(self, name: str, announced: str, opens: Callable[[Time], bool]) -> tuple[str, str]:
         """Return what a manifest still waits for, and what would release it: by the manifest as it is now, if it can be read."""
@@ -204,9 +223,6 @@ class Describer:
         missing = sum(each.rows for each in lacking)
         rows = f"{missing} row{'' if missing == 1 else 's'}"
         what = f"its manifest announces {rows} that never came, the first of them at {lacking[0].shown}"
-        if found[1].grows:
-            first = "if they never come, let a producer of the manifest's channel commit a row with the negative count"
-            return what, f"the missing rows; or, {first}, then: {command('cancel', path)}"
         words = [word for each in asked[:_MOST_CANCELLED] for word in (name, each.shown, str(each.cancelled + each.rows))]
         return what, f"the missing rows; or, if they never come: {command('cancel', path, *words)}"
 
@@ -249,10 +265,12 @@ class Describer:
 
 def _repair(path: str, newest: NewestAside) -> str:
     """Return what lets a partition go on whose rows are all set aside."""
+    if newest.rejoin:
+        return newest.remedy
     if newest.late:
-        return "rows of the partition that are in time: it sends rows before what it has promised, so see its clock"
+        return f"rows of the partition that are in time: {newest.remedy}"
     return (
-        f"repair what sends its rows ({newest.reason}): its next rows that can be used go on. If the channel has corrections, "
+        f"{newest.remedy}: its next rows that can be used go on. If the channel has corrections, "
         f"readmit({path!r}, where=…) adds those that were set aside, with their times corrected"
     )
 

@@ -12,6 +12,9 @@ __all__ = ["Read", "Waits"]
 
 Key = tuple[str, str]
 
+NAME_IT = "--upstream of why, a further path of serve and report"
+"""How a channel is named that no log leads to."""
+
 
 @dataclass(frozen=True)
 class Read:
@@ -91,7 +94,7 @@ def _said(holder: Holder, reads: list[Read], waits: list[str], others: list[str]
     unread = "; ".join(each.words for each in behind)
     names = dict.fromkeys(edge.query for edge in edges if edge.query is not None)
     called = f"in its scope it is {', '.join(map(str, names))}; " if names else ""
-    unopened = [edge.label for edge in edges if edge.channel is None]
+    unopened = any(edge.channel is None for edge in edges)
     unknown = [read.edge.label for read in reads if read.unknown]
     again = (
         "start the query again: its process is gone"
@@ -104,19 +107,9 @@ def _said(holder: Holder, reads: list[Read], waits: list[str], others: list[str]
     elif others:
         what = f"{called}it waits for its loop, where {', '.join(others)} must go on" + (f"; {unread}" if unread else "")
         release = f"{', '.join(others)} must go on first"
-    elif (anew := [edge.label for edge in edges if edge.replaced]) and not waits:
-        what = (
-            f"{called}at the recorded path of its input, {anew[0]}, is another table now, and it is not known where the one is "
-        )
-        what += "that it has read"
-        release = (
-            "if that table was moved, name it with --upstream, and ask again. If it was deleted, restore it, or start the query "
-            "with a new checkpointLocation and a new output: its checkpoint is of no use then"
-        )
     elif unopened:
-        what = f"{called}its input {unopened[0]} cannot be opened, so it is not known whether this input has closed the time"
-        what += f"; {unread}" if unread else ""
-        release = f"make {unopened[0]} readable from here, or name it with --upstream, and ask again; or {again}"
+        known, release = _unopened(edges, again)
+        what = called + known + (f"; {unread}" if unread and not any(edge.replaced for edge in edges) else "")
     elif unknown:
         what = f"{called}it is not known whether its input {', '.join(unknown)} has closed the time"
         what += f"; {unread}" if unread else ""
@@ -141,6 +134,33 @@ def _said(holder: Holder, reads: list[Read], waits: list[str], others: list[str]
         release=release,
         behind=behind,
         reads=tuple(edge.label for edge in edges),
+    )
+
+
+def _unopened(edges: list[Edge], again: str) -> tuple[str, str]:
+    """Return what is known of inputs that are not opened, the worst first, and what would help."""
+    replaced = [edge.label for edge in edges if edge.replaced]
+    unnamed = [edge.label for edge in edges if edge.unnamed]
+    not_known = "so it is not known whether this input has closed the time"
+    if replaced:
+        what = (
+            f"at the recorded path of its input, {replaced[0]}, is another table now, and it is not known where the one is "
+            "that it has read"
+        )
+        release = (
+            f"if that table was moved, name it too ({NAME_IT}), and ask again. If it was deleted, restore it, or start the query "
+            "with a new checkpointLocation and a new output: its checkpoint is of no use then"
+        )
+        return what, release
+    if unnamed:
+        return (
+            f"its input {unnamed[0]} is not looked at here, {not_known}",
+            f"name {unnamed[0]} too, as a further path, and it is known who holds the time; or {again}",
+        )
+    [label, *_] = [edge.label for edge in edges if edge.channel is None]
+    return (
+        f"its input {label} cannot be opened, {not_known}",
+        f"make {label} readable from here, or name it too ({NAME_IT}), and ask again; or {again}",
     )
 
 

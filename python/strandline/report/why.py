@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from strandline.channel import Channel, Progress
+from strandline.channel import Channel
 from strandline.channel.progress.query_producer_state import is_query, named
 from strandline.channel.statements.statement import REGISTRAR
 from strandline.errors import StrandlineError
-from strandline.ingest.names import CORRECTIONS
 from strandline.report import errors
 from strandline.report.ailments import Causes, Holder, called
 from strandline.report.explanation import Explanation
@@ -23,10 +22,14 @@ from strandline.scope import Scope
 from strandline.time.domain import Time, TimeDomain
 from strandline.time.time_text import asked_time
 
-__all__ = ["explain", "least_open"]
+__all__ = ["explain", "explain_least"]
 
 _MOST_DEPTH = 40
 _MOST_CHANNELS = 100
+_MOST_TIMES = 5
+"""So many times of a frontier are explained to find one that somebody waits for."""
+
+_MOST_REMEDIES = 5
 
 ToAsked = Callable[[Time], "list[Time] | None"]
 """The least times that a time of a channel may still cause in the channel that was asked for; ``None``: they are not known."""
@@ -89,24 +92,64 @@ def explain(
     else:
         asked = source if isinstance(source, Channel) else Channel.open(source, storage)
     asked.refresh()
-    opened = [asked, *(each if isinstance(each, Channel) else Channel.open(each, storage) for each in channels)]
-    graph = QueryGraph(storage, scopes, opened, follow=follow)
+    graph = _graph(asked, storage, scopes, channels, follow=follow)
     return _Search(asked, asked_time(asked.domain, time), graph, most, history).explanation()
 
 
-def least_open(progress: Progress, ingests: Collection[str]) -> Time | None:
-    """Return the least open time for which somebody waits; ``None`` if everything is closed.
+def explain_least(
+    source: str | os.PathLike[str] | Channel,
+    *,
+    storage: Mapping[str, str] | None = None,
+    scopes: Iterable[Scope] = (),
+    channels: Iterable[str | os.PathLike[str] | Channel] = (),
+    most: int = 20,
+    history: int = 2000,
+    follow: bool = True,
+) -> Explanation | None:
+    """Return why the least open time for which somebody waits is open; ``None`` if everything is closed.
 
-    An ingest with corrections keeps the right to readmit late rows at any time. That waits for nobody, so it comes last.
+    An ingest with corrections keeps the right to readmit late rows at any time. Nobody waits for that. So times that only this
+    right holds open, here or upstream, are asked for only if there is no other open time.
 
     Args:
-        progress: The progress of a channel.
-        ingests: The queries that are ingests of it.
+        source: The channel, opened or by its path.
+        storage: As for :func:`explain`, like the others.
+        scopes: Scopes that say which queries there are.
+        channels: Further channels that are upstream.
+        most: How many holders of one channel are listed.
+        history: About how many commits of each log are read.
+        follow: Whether channels are opened that only a log names.
+
+    Raises:
+        ChannelError: There is no channel, or it cannot be read.
     """
-    corrections = progress.get(CORRECTIONS) if ingests else None
-    least = sorted(progress.frontier, key=progress.domain.sort_key)
-    waited = [time for time in least if corrections is None or time not in corrections.holds]
-    return next(iter(waited or least), None)
+    asked = source if isinstance(source, Channel) else Channel.open(source, storage)
+    asked.refresh()
+    graph = _graph(asked, storage, list(scopes), channels, follow=follow)
+    first: Explanation | None = None
+    later: list[Time] = []
+    for time in sorted(asked.frontier, key=asked.domain.sort_key)[:_MOST_TIMES]:
+        search = _Search(asked, time, graph, most, history)
+        answer = search.explanation()
+        if not all(holder.corrects for holder in answer.culprits):
+            return answer
+        first, later = first or answer, later + search.later
+    later = [time for time in later if not asked.frontier.closed(time)]
+    if not later:
+        return first
+    return _Search(asked, min(later, key=asked.domain.sort_key), graph, most, history).explanation()
+
+
+def _graph(
+    asked: Channel,
+    storage: Mapping[str, str] | None,
+    scopes: list[Scope],
+    channels: Iterable[str | os.PathLike[str] | Channel],
+    *,
+    follow: bool,
+) -> QueryGraph:
+    opened = [asked, *(each if isinstance(each, Channel) else Channel.open(each, storage) for each in channels)]
+    return QueryGraph(storage, scopes, opened, follow=follow)
 
 
 class _Search:
@@ -122,6 +165,8 @@ class _Search:
         self._hidden: dict[str, int] = {}
         self._notes: dict[str, None] = {}
         self._tools: dict[str, tuple[History, Describer]] = {}
+        self.later: list[Time] = []
+        """Open times of the asked channel that others than corrections hold, and that do not hold the asked time."""
 
     def explanation(self) -> Explanation:
         frontier = self._asked.frontier.copy()
@@ -130,8 +175,9 @@ class _Search:
         for history, describer in self._tools.values():
             if history.problem is not None:
                 self._notes[f"a part of the log of {describer.path} cannot be read: {history.problem.rstrip('.')}"] = None
+            self._notes |= dict.fromkeys(f"{describer.path}, {each}" for each in describer.remedies[:_MOST_REMEDIES])
         self._notes |= dict.fromkeys(self._graph.problems)
-        holders = self._waits.judged(self._found)
+        holders = _without_followers(list(self._waits.judged(self._found)))
         return Explanation(
             self._asked.path,
             self._asked.version,
@@ -195,9 +241,13 @@ class _Search:
             if arrives is None:
                 unsure = True
                 return time in frontier
-            return any(less_equal(each, self._time) for each in arrives)
+            if not any(less_equal(each, self._time) for each in arrives):
+                later.extend(arrives)
+                return False
+            return True
 
         known: dict[Time, bool] = {}
+        later: list[Time] = []
         found = []
         progress = channel.progress
         for name, state in [*progress.producers.items(), (REGISTRAR, progress.get(REGISTRAR))]:
@@ -211,8 +261,10 @@ class _Search:
                     times.append(time)
             if times:
                 found.append((name, tuple(times)))
+        if later:
+            self.later.append(min(later, key=self._domain.sort_key))
         key = channel.domain.sort_key
-        return sorted(found, key=lambda entry: (min(map(key, entry[1])), entry[0])), not unsure
+        return sorted(found, key=lambda entry: (min(map(key, entry[1])), entry[0] == REGISTRAR, entry[0])), not unsure
 
     def _opens(self, to_asked: ToAsked, time: Time) -> bool:
         """Return whether a time of a channel keeps the asked time open, as far as that is known."""
@@ -271,7 +323,10 @@ class _Search:
         """Return who holds the time in an input of a query."""
         source = edge.channel
         if source is None:
-            self._notes[f"{holder.called} reads {edge.label}, which cannot be opened: {str(edge.problem).rstrip('.')}"] = None
+            note = f"which cannot be opened: {str(edge.problem).rstrip('.')}"
+            if edge.unnamed:
+                note = "which is not looked at here: name that channel too"
+            self._notes[f"{holder.called} reads {edge.label}, {note}"] = None
             return Read(edge)
         arrives = _after(edge, to_asked)
         if source.table_id in above:  # a loop: its rows come back later each time, so once around is enough
@@ -289,6 +344,12 @@ class _Search:
                 return Read(edge, unknown=True)
         found = self._visit(source, arrives, (*edge.steps, *steps), (edge.label, *way), (*above, source.table_id))
         return Read(edge, found or [], far=found is None)
+
+
+def _without_followers(holders: list[Holder]) -> list[Holder]:
+    """Return holders of which a registrar is no culprit where a partition holds the time too: sealing releases nothing then."""
+    led = {holder.channel for holder in holders if holder.kind == "partition"}
+    return [replace(each, culprit=False) if each.kind == "registrar" and each.channel in led else each for each in holders]
 
 
 def _not_known(holder: Holder, why: str) -> Holder:

@@ -456,6 +456,7 @@ def test_an_ingest_has_a_lag_and_what_waits_for_it_is_not_known(spark: Any, tmp_
     report = committed(reports, query, 1)
     assert report.set_aside is not None
     assert (report.set_aside["late"], report.set_aside["null time"]) == (10, 0)
+    assert report.only_aside == 1
     query.stop()
     land(2, 10)
     found = shown(reports, "intake")

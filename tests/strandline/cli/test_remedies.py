@@ -190,9 +190,16 @@ def test_without_a_manifest_nothing_is_cancelled(tmp_path: Path) -> None:
         cancel(bench.settings.path, {("a", 1): 1})
 
 
-def test_an_open_channel_is_sealed_by_what_why_prints(tmp_path: Path) -> None:
+def test_an_open_channel_of_an_ingest_is_sealed_only_where_no_partition_holds_the_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     bench = Bench(tmp_path, ordered())
     bench.run((3, "a", 0))
+    assert "strandline seal" not in str(explain(bench.settings.path, 3))
+    drop_partitions(bench.settings.path, ["a"])
+    monkeypatch.setattr("builtins.input", lambda *_: "n")
+    assert ran("seal", bench.settings.path) != 0
+    assert "a row of a new partition then stops it for good" in "".join(capsys.readouterr())
     assert typed(str(explain(bench.settings.path, 3)), "seal") == 0
     assert bench.channel.sealed
 
@@ -311,3 +318,61 @@ def test_a_growing_manifest_may_still_announce_rows_and_its_own_channel_says_who
     assert culprit.what.startswith("its manifest, a channel, may still announce rows at 1 and later")
     assert f"strandline why {tmp_path / 'm'}" in culprit.release
     assert "cancel" not in culprit.release
+
+
+def grown(tmp_path: Path, holds: list[int], b: int = 2) -> Bench:
+    """An ingest whose manifest is a channel: of two rows at 1 of a one came, and the manifest's producer has gone on.
+
+    One row of b came at 2. It was announced for the time ``b``.
+    """
+    columns = pa.schema([time_field("t", int64), ("p", pa.string()), ("expected", pa.int64())])
+    announcing = Channel.create(tmp_path / "m", columns, producers=["w"], at=0)
+    with announcing.producer("w") as w:
+        w.send(pa.table({"t": [1, 2, b], "p": ["a", "a", "b"], "expected": [2, 1, 1]}, schema=columns))
+        w.delay(holds)
+    announcing.seal()
+    bench = Bench(tmp_path, manifest(str(tmp_path / "m")), partitions=["a", "b"])
+    bench.run((1, "a", 0), (2, "a", 1), (2, "b", 2))
+    return bench
+
+
+def test_rows_of_a_growing_manifest_are_cancelled_where_nobody_can_write_to_it_any_more(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench = grown(tmp_path, [9])
+    assert bench.frontier() == [1]
+    answer = str(explain(bench.settings.path, 1))
+    assert f"strandline cancel {bench.settings.path} a 1 1" in answer
+    assert typed(answer, "cancel") == 0
+    assert bench.frontier() == [9]
+    version = bench.channel.version
+    assert typed(answer, "cancel") == 0, "the number is the total"
+    assert "nothing changed" in capsys.readouterr().out
+    assert bench.channel.version == version
+    assert ran("cancel", bench.settings.path, "a", 1, 2, "--yes") == 3
+    bench.restart()
+    bench.run((1, "a", 9), (9, "b", 3))
+    assert bench.late() == [(1, "a", 9)]
+    assert verify(bench.settings.path).sound
+
+
+def test_what_is_cancelled_of_a_growing_manifest_stays_so_when_the_partition_rejoins(tmp_path: Path) -> None:
+    bench = grown(tmp_path, [9], b=1)
+    cancel(bench.settings.path, {("a", 2): 0, ("a", 1): 1})
+    assert bench.holds() == {"a": [9], "b": [1]}
+    assert ran("rejoin", bench.settings.path, "a", "--yes") == 0
+    bench.restart()
+    bench.run((2, "b", 3))
+    assert bench.holds() == {"a": [9], "b": [1]}, "a joins at 1, and waits for nothing that was cancelled"
+    assert bench.channel.producers["a"].state["generation"] == 2
+    assert verify(bench.settings.path).sound
+
+
+def test_cancelling_that_releases_nothing_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bench = grown(tmp_path, [0])
+    assert ran("cancel", bench.settings.path, "a", 1, 1, "--yes") == 0
+    assert "no time was released" in capsys.readouterr().out
+    assert ran("cancel", bench.settings.path, "--yes") == 0
+    assert "nothing changed" in capsys.readouterr().out
+    with pytest.raises(IngestError, match="STRANDLINE_CANCEL_INVALID"):
+        cancel(bench.settings.path, {("z", 1): 1})

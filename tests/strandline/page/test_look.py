@@ -171,7 +171,7 @@ def test_what_a_query_has_not_read_is_what_why_says_too(tmp_path: Path) -> None:
     assert page.channels[1].culprits[0].name == "query-1"
     alone = look(last.path)
     assert [node.note for node in alone.nodes if node.label == "first"] == ["not on this page"]
-    assert "only the log names it: name it too" in alone.channels[0].why_notes[0]
+    assert "is not looked at here: name that channel too" in alone.channels[0].why_notes[0]
 
 
 def test_the_commits_of_a_query_may_be_older_than_the_window(tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def test_rows_that_an_ingest_set_aside(tmp_path: Path) -> None:
     [table] = found.late.tables
     assert (table.rows, table.reasons, table.problem) == (2, ("late", "null partition"), None)
     assert [(each.name, each.kind, each.aside) for each in found.holdings[1:]] == [("p0", "partition", 1), ("p1", "partition", 0)]
-    assert [each.kind for each in found.culprits] == ["partition", "registrar"]
+    assert [each.kind for each in found.culprits] == ["partition"]
     bench.run((1, "p0", 0), now=3000)
     assert looker.look().channels[0].late.tables[0].rows == 3
     shutil.rmtree(bench.settings.late_path)
@@ -425,3 +425,26 @@ def test_a_frontier_that_stands_for_longer_than_the_window(tmp_path: Path) -> No
     send(channel, "b", [50], [50])
     cursor.update()
     assert cursor.stands_since().version == Channel.open(channel.path).version
+
+
+def test_a_page_without_the_channel_upstream_says_that_it_was_not_named(tmp_path: Path) -> None:
+    up, out = make(tmp_path / "up", producers=["pump"]), make(tmp_path / "out", producers=["query-1"])
+    send(up, "pump", [1], [5])
+    send(out, "query-1", [1], [5], read_of(up))
+    [alone] = look(out.path).channels
+    [culprit] = alone.culprits
+    assert culprit.what.startswith(f"its input {up.path} is not looked at here")
+    assert culprit.release.startswith(f"name {up.path} too, as a further path")
+    assert not any("cannot be opened" in text or "--upstream" in text for text in (culprit.what, culprit.release))
+    assert any("name that channel too" in note for note in alone.why_notes)
+    assert [each.name for each in look(out.path, up.path).channels[0].culprits] == ["pump"]
+
+
+def test_a_page_says_that_another_table_is_at_the_path_of_an_input(tmp_path: Path) -> None:
+    up, out = make(tmp_path / "up", producers=["pump"]), make(tmp_path / "out", producers=["query-1"])
+    send(up, "pump", [1], [5])
+    send(out, "query-1", [1], [5], read_of(up))
+    shutil.rmtree(up.path)
+    make(tmp_path / "up", producers=["pump"])
+    [culprit] = look(out.path, up.path).channels[0].culprits
+    assert "is another table now" in culprit.what

@@ -447,13 +447,14 @@ def test_the_lag_of_a_frontier() -> None:
 def test_figures_leave_out_what_is_not_known() -> None:
     done = committed(10, 300.0, 2)
     sink = replace(done.transforms["stage"], frontiers={"out": Antichain(int64, [4])})
-    done = replace(done, transforms={**done.transforms, "stage": sink}, at=95_000, set_aside={"late": 3})
+    done = replace(done, transforms={**done.transforms, "stage": sink}, at=95_000, set_aside={"late": 3}, only_aside=2)
     states = {"query_running": 1.0, "query_failed": 0.0, "failed_reports_total": 0.0}
     given = figures(done, done.with_waiting({}), now=100.0, moved={"out": 88.0}, more=states)
     found = {(each.name, each.part): each.value for each in given}
     assert {name for name, _ in found} == {each.name for each in METRICS}
     assert {name for name, part in found if part} == {each.name for each in METRICS if each.part}
     assert found["strandline_rows_set_aside_total", "late"] == 3
+    assert found["strandline_partitions_only_set_aside", None] == 2
     assert found["strandline_frontier_lag_seconds", None] == 12
     assert found["strandline_report_age_seconds", None] == 5
     assert found["strandline_transform_seconds", "stage"] == 0.3

@@ -281,7 +281,7 @@ def test_an_input_at_whose_path_is_another_table(moved: bool, tmp_path: Path) ->
     make(tmp_path / "up", producers=["another"])
     culprit = the_culprit(explain(out.path, 5))
     assert culprit.what.startswith(f"at the recorded path of its input, {up.path}, is another table now")
-    assert culprit.release.startswith("if that table was moved, name it with --upstream")
+    assert culprit.release.startswith("if that table was moved, name it too (--upstream of why, a further path")
     assert culprit.release.index("If it was deleted") < culprit.release.index("a new checkpointLocation")
     if moved:
         assert the_culprit(explain(out.path, 5, channels=[tmp_path / "other"])).name == "pump"
@@ -359,8 +359,8 @@ def test_a_recorded_path_in_another_form(form: str, found: bool, tmp_path: Path)
 @pytest.mark.parametrize("after", [None, timedelta(minutes=1)])
 def test_a_policy_that_has_idle_is_not_told_to_take_it(after: timedelta | None, tmp_path: Path) -> None:
     bench = Bench(tmp_path, ordered() if after is None else idle(ordered(), after))
-    bench.run((1, "a", 0), (1, "b", 0))
-    bench.run((9, "a", 0))
+    bench.run((1, "a", 0), (1, "b", 0), to_end=True)
+    bench.run((9, "a", 0), to_end=True)
     bench.channel.seal()
     release = the_culprit(explain(bench.settings.path, 5)).release
     assert ("or a policy with idle(…)" in release) is (after is None)

@@ -17,6 +17,7 @@ from strandline.ingest import end_corrections as end_the_corrections
 from strandline.ingest import publish_late_rows
 from strandline.ingest import readmit as readmit_rows
 from strandline.ingest import release_parked as release_rows
+from strandline.ingest.state.registrar_state import RegistrarState
 
 __all__ = ["cancel", "end_corrections", "publish_late", "readmit", "release_parked", "seal"]
 
@@ -51,16 +52,24 @@ def cancel(
     typer.echo(told, err=True)
     what = f"Cancel rows at {len(wanted)} times" if wanted else "Go by the manifest as it is now"
     confirmed(f"{what} in {clean(channel.path)}?", yes=yes, as_json=as_json)
+    before, held = channel.version, {name: state.holds for name, state in channel.producers.items()}
     version = cancel_rows(path, wanted or None, storage_of(storage))
     channel.refresh()
-    done(channel, version, "it goes by the manifest now", as_json=as_json)
+    told = "it goes by the manifest now"
+    if version == before:
+        told = "nothing changed, because it went by the manifest already"
+    elif held == {name: state.holds for name, state in channel.producers.items()}:
+        told = "it goes by the manifest now, but nobody holds less by that, so no time was released"
+    done(channel, version, told, as_json=as_json)
 
 
 def seal(path: ChannelPath, yes: Yes = False, storage: StorageOptions = None, as_json: AsJson = False) -> None:
     """Seal a channel: no producer can join any more, so nothing waits for one that might."""
     channel = Channel.open(path, storage_of(storage))
+    fed = RegistrarState.of(channel.progress).entries
+    stops = " An ingest feeds this channel: a row of a new partition then stops it for good." if fed else ""
     confirmed(
-        f"No producer, and no new partition, can join {clean(channel.path)} any more. This cannot be taken back. Go on?",
+        f"No producer, and no new partition, can join {clean(channel.path)} any more.{stops} This cannot be taken back. Go on?",
         yes=yes,
         as_json=as_json,
     )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from heapq import nsmallest
+from types import MappingProxyType
 
 from strandline.errors import printable
+from strandline.ingest.late.lateness import LATE, REASONS
 from strandline.shell_words import command
 
 __all__ = ["aside_warning", "rows_by_reason"]
@@ -19,6 +21,8 @@ def aside_warning(
     by: Mapping[tuple[str | None, str], int],
     examples: Mapping[tuple[str | None, str], str],
     read: int,
+    rejoin: Mapping[str, str] = MappingProxyType({}),
+    idle: Collection[str] = (),
 ) -> str:
     """Return the text. A row that was set aside is in no result, so the log must say so.
 
@@ -28,21 +32,47 @@ def aside_warning(
         by: How many rows there are, by partition (``None``: no valid one) and reason.
         examples: For these, the time of a row as it came.
         read: How many rows the batch has.
+        rejoin: For partitions whose rows are all late and that may join again, the command for it.
+        idle: Partitions that the ingest does not wait for.
 
     >>> text = aside_warning("/a", "/a_late", {("b", "unparsable time"): 3}, {("b", "unparsable time"): "'soon'"}, 20)
     >>> text.partition(" Repair")[0]
     "/a: 3 of 20 rows were set aside in /a_late, and are in no result. 3 of partition b: unparsable time, such as 'soon'."
     """
     shown = rows_by_reason(by, examples)
-    late_only = all(reason == "late" for _, reason in by)
-    remedy = "Give the policy a longer delay if they are often late." if late_only else "Repair what sends them."
-    add = f"readmit({path!r}, {late_path!r}, where=…) adds them"
-    if late_only:
-        add = f"add them with: {command('readmit', path, options=['--late-path', late_path])}"
+    advice = " ".join(_advice(path, late_path, by, rejoin, idle))
     return printable(
-        f"{path}: {sum(by.values())} of {read} rows were set aside in {late_path}, and are in no result. {shown}. "
-        f"{remedy} If the channel has corrections, {add}."
+        f"{path}: {sum(by.values())} of {read} rows were set aside in {late_path}, and are in no result. {shown}. {advice}"
     )
+
+
+def _advice(
+    path: str, late_path: str, by: Mapping[tuple[str | None, str], int], rejoin: Mapping[str, str], idle: Collection[str]
+) -> Iterator[str]:
+    """Yield what to do, in sentences: for each reason its own."""
+    late = {partition for partition, reason in by if reason == REASONS[LATE] and partition is not None}
+    others = sorted({reason for _, reason in by if reason != REASONS[LATE]})
+    if others:
+        yield f"Repair what sends them ({', '.join(others)})."
+    for name in sorted(late & rejoin.keys())[:_SHOWN]:
+        yield (
+            f"All rows of partition {name} are behind what it has promised. If its clock was ahead, or it was dropped, and its "
+            f"rows are right now, let it join where the others are: {rejoin[name]}."
+        )
+    given_up = sorted(late & {*idle} - rejoin.keys())
+    if given_up:
+        names = ", ".join(given_up[:_SHOWN])
+        yield f"The ingest had stopped waiting for {names}: give idle(…) a longer time if that happens often."
+    if late - rejoin.keys() - {*given_up}:
+        yield "Give the policy a longer delay if they are often late."
+    ways = []
+    if late:
+        ways.append(f"add the late ones with: {command('readmit', path, options=['--late-path', late_path])}")
+    if others:
+        ways.append(
+            f"readmit({path!r}, {late_path!r}, where=…) in Python adds those that were not late, with their times corrected"
+        )
+    yield f"If the channel has corrections, {'. '.join(ways)}."
 
 
 def rows_by_reason(by: Mapping[tuple[str | None, str], int], examples: Mapping[tuple[str | None, str], str]) -> str:

@@ -21,12 +21,15 @@ class NewestAside:
         at_ms: When, in ms since 1970.
         only_since_ms: Since when all rows that the partition delivers are set aside, in ms since 1970; ``None`` if its newest
             rows were not.
+        rejoin: The command that lets a partition join again whose rows are all late, because it has promised too much: the
+            others of its ingest are behind it, or it was dropped. Empty if there is none.
     """
 
     rows: int
     reason: str
     at_ms: int
     only_since_ms: int | None = None
+    rejoin: str = ""
 
     @classmethod
     def of(cls, state: PartitionState) -> NewestAside | None:
@@ -42,9 +45,26 @@ class NewestAside:
         return cls(state.aside_rows, reason, state.aside_at, state.only_aside)
 
     @property
+    def only_late(self) -> bool:
+        """Whether all rows that the partition delivers are late."""
+        return self.late and self.only_since_ms is not None
+
+    @property
     def late(self) -> bool:
         """Whether most of the rows were late."""
         return self.reason == REASONS[LATE]
+
+    @property
+    def remedy(self) -> str:
+        """What to do about it, in words."""
+        if self.rejoin:
+            return (
+                "its rows are behind what it has promised, because its clock was ahead, or it was dropped. If its rows are right "
+                f"now, let it join where the other partitions are: {self.rejoin}"
+            )
+        if self.late:
+            return "it sends rows before what it has promised, so see its clock"
+        return f"repair what sends its rows ({self.reason})"
 
     def __str__(self) -> str:
         """Say it in words.

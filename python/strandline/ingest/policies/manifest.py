@@ -101,7 +101,9 @@ class Manifest(Policy):
 
     def continued(self, before: Policy, state: Any) -> Any:
         """Return what arrived under another manifest. Cancelled rows are not in the channel, and could not be counted there."""
-        return {"came": state["came"]} if isinstance(before, Manifest) and isinstance(state, dict) and "came" in state else None
+        if not isinstance(before, Manifest) or not isinstance(state, dict) or "came" not in state:
+            return None
+        return {key: state[key] for key in ("came", "cancelled") if key in state}
 
     def promise(self, seen: Observation, state: Any) -> tuple[Iterable[Time] | None, Any]:
         announced, name, domain = self.table, seen.partition, self.domain
@@ -127,6 +129,7 @@ class Manifest(Policy):
             "done": announced.announced_before(name, promised),
             "total": announced.total(name),
             "left": announced.left_before(name, promised),
+            **({"cancelled": counted.cancelled} if counted.cancelled else {}),
         }
 
     def _check_announced(self, name: str, counted: ManifestState, held: Iterable[Time] | None) -> None:

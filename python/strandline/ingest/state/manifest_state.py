@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from strandline.ingest.state.readers import Unfit, anything, count, listed, number, row
 from strandline.ingest.state.record import Key, Record
+from strandline.time.domain import Time, TimeDomain
 
 __all__ = ["ManifestState"]
 
@@ -17,6 +18,10 @@ def _counts(value: Any) -> Sequence[Any]:
     if len({repr(time) for time, _ in counts}) < len(counts):
         raise Unfit
     return counts
+
+
+def _in_order(domain: TimeDomain, counts: Mapping[Time, int]) -> list[tuple[Any, int]]:
+    return [(domain.to_json(time), counts[time]) for time in sorted(counts, key=domain.sort_key) if counts[time]]
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,8 @@ class ManifestState(Record):
         done: How many rows are announced for complete times.
         total: How many rows are announced.
         left: How many rows of ``done`` were not cancelled.
+        cancelled: How many rows an operator has cancelled in all, by time in JSON, where the manifest is a channel: these count
+            among those that came.
     """
 
     KEYS: ClassVar[Mapping[str, Key]] = {
@@ -37,12 +44,33 @@ class ManifestState(Record):
         "done": Key("done", number),
         "total": Key("total", number),
         "left": Key("left", number),
+        "cancelled": Key("cancelled", _counts),
     }
     held: Sequence[Any] | None = None
     came: Sequence[tuple[Any, int]] | None = None
     done: int | None = None
     total: int | None = None
     left: int | None = None
+    cancelled: Sequence[tuple[Any, int]] | None = None
+
+    def cancelling(self, domain: TimeDomain, totals: Mapping[Time, int]) -> ManifestState:
+        """Return the state after so many rows are cancelled in all, by time. A number that is greater already stays.
+
+        >>> from strandline.time.domain import int64
+        >>> once = ManifestState().cancelling(int64, {3: 2})
+        >>> once.cancelling(int64, {3: 2}) == once, once.to_json()
+        (True, {'came': [[3, 2]], 'cancelled': [[3, 2]]})
+        """
+        came = {domain.from_json(time): rows for time, rows in self.came or ()}
+        known = self.cancelled_at(domain)
+        for time, total in totals.items():
+            more = max(0, total - known.get(time, 0))
+            came[time], known[time] = came.get(time, 0) + more, known.get(time, 0) + more
+        return self.changed(came=_in_order(domain, came), cancelled=_in_order(domain, known))
+
+    def cancelled_at(self, domain: TimeDomain) -> dict[Time, int]:
+        """Return how many rows of each time an operator has cancelled in all, where the manifest is a channel."""
+        return {domain.from_json(time): rows for time, rows in self.cancelled or ()}
 
     @classmethod
     def of(cls, name: str, own: Any) -> ManifestState:

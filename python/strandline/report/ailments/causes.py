@@ -97,11 +97,11 @@ class Ailment:
 
 
 def ailments(holders: Iterable[Holder]) -> list[Ailment]:
-    """Return holders as ailments, in their order."""
+    """Return holders as ailments, in their order. What only an end for good would release comes last."""
     together: dict[tuple[str, str], list[Holder]] = {}
     for number, holder in enumerate(holders):
         together.setdefault((holder.channel, holder.cause or str(number)), []).append(holder)
-    return [_ailment(each) for each in together.values()]
+    return [_ailment(each) for each in sorted(together.values(), key=lambda alike: alike[0].last)]
 
 
 def _ailment(holders: list[Holder]) -> Ailment:

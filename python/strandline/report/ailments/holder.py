@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from typing import Any
 
+from strandline.ingest.names import CORRECTIONS
 from strandline.report.history import Since
 from strandline.time.domain import Time
 
@@ -60,7 +61,8 @@ class Holder:
         times: The capabilities that hold the time open, in the channel's domain.
         shown: The same as text.
         since: When its capabilities last changed.
-        culprit: Whether nothing that is known upstream of it holds the time. So the wait ends here.
+        culprit: Whether nothing that is known upstream of it holds the time. So the wait ends here. The registrar is none where
+            a partition of an ingest holds the time too: it goes on with the partitions.
         what: What is known about it, in words.
         release: What would release the time, in words.
         session: The session that has the producer open, as text.
@@ -118,6 +120,16 @@ class Holder:
             "cause": self.cause,
             "alike": len(self.alike) or 1,
         }
+
+    @property
+    def corrects(self) -> bool:
+        """Whether this is the right of an ingest to readmit late rows. Nobody waits for it, and it has no end of its own."""
+        return self.kind == "ingest" and self.name == CORRECTIONS
+
+    @property
+    def last(self) -> int:
+        """Where it comes among those who hold a time: the registrar after the others, corrections after that."""
+        return 2 if self.corrects else int(self.kind == "registrar")
 
     @property
     def subject(self) -> str:

@@ -76,6 +76,12 @@ METRICS: tuple[Metric, ...] = tuple(
             "How many rows an ingest has set aside since its first batch: they are in the late table, and in no result.",
             "reason",
         ),
+        (
+            "partitions_only_set_aside",
+            "{partition}",
+            "Of how many partitions of an ingest all rows are set aside since some batch: nothing of them is in a result.",
+            None,
+        ),
         ("transform_seconds", "s", "The time that a transform spent in the newest batch, over all of its tasks.", "transform"),
         ("transform_input_rows", "{row}", "How many elements a transform processed in the newest batch.", "transform"),
         ("transform_output_rows", "{row}", "How many elements a transform gave in the newest batch.", "transform"),
@@ -190,6 +196,7 @@ def figures(
         known["waiting_rows"] = _waiting(of_query)
         known["backlog_seconds"] = backlog_seconds(of_query.transforms)
         known["catch_up_seconds"] = catch_up_seconds(of_query.transforms)
+    known["partitions_only_set_aside"] = report.only_aside
     for metric in METRICS:
         value = known.get(metric.name.removeprefix(PREFIX))
         if value is not None:

@@ -59,6 +59,7 @@ class ProgressReport:
         batches: How many batches the counts are of.
         set_aside: For an ingest, how many rows it has set aside since its first batch, by reason. ``None``: it is no ingest, or
             that is not known.
+        only_aside: For an ingest, of how many partitions all rows are set aside since some batch. ``None``: as for ``set_aside``.
 
     Raises:
         StrandlineError: ``STRANDLINE_REPORT_INVALID`` if an input comes from a transform or an output that there is not, if the
@@ -77,6 +78,7 @@ class ProgressReport:
     reason: str | None = None
     batches: int = 1
     set_aside: Mapping[str, int] | None = None
+    only_aside: int | None = None
 
     def __post_init__(self) -> None:
         for graph in (self.transforms, self.operators):
@@ -182,6 +184,7 @@ class ProgressReport:
             "at": self.at,
             "reason": self.reason,
             "setAside": None if self.set_aside is None else dict(self.set_aside),
+            "onlyAside": self.only_aside,
             "transforms": {name: each.to_json() for name, each in self.transforms.items()},
             "operators": {name: each.to_json() for name, each in self.operators.items()},
         }
@@ -218,6 +221,9 @@ class ProgressReport:
         set_aside = value.get("setAside")
         if set_aside is not None and not _is_counts(set_aside):
             raise errors.report_invalid(f"setAside is {str(set_aside)[:100]!r}, not numbers of rows by reason")
+        only_aside = value.get("onlyAside")
+        if only_aside is not None and (type(only_aside) is not int or only_aside < 0):
+            raise errors.report_invalid(f"onlyAside is {str(only_aside)[:100]!r}, not a number of partitions")
         return cls(
             value["query"],
             value["run"],
@@ -231,6 +237,7 @@ class ProgressReport:
             reason=value.get("reason"),
             batches=value["batches"],
             set_aside=set_aside,
+            only_aside=only_aside,
         )
 
 
