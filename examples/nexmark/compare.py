@@ -156,7 +156,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python examples/nexmark/compare.py", description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=int, default=75, help="how long events happen")
     parser.add_argument("--rate", type=int, default=1000, help="events a second")
-    parser.add_argument("--silence", type=Silence.parse, default="3:30:45", help="PARTITION:BEGINS:ENDS, in seconds")
+    parser.add_argument("--silence", type=Silence.parse, default="3:15:30", help="PARTITION:BEGINS:ENDS, in seconds")
     parser.add_argument("--delays", type=int, nargs="+", default=[2, 8, 23], help="Spark's guesses, in seconds")
     parser.add_argument("--queries", nargs="+", metavar="QUERY", default=list(ENDS), help=f"some of {', '.join(ENDS)}")
     arguments = parser.parse_args()

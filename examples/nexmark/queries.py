@@ -9,13 +9,17 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 
+from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from nexmark import processors
 from nexmark.processors import AverageByCategory, Joined, LastTen, WinningBid
 from pyspark_strandline import process
 
 __all__ = ["QUERIES", "inputs_of"]
+
+cloudpickle.register_pickle_by_value(processors)  # Spark's workers do not have this folder
 
 
 def q0(bid: DataFrame) -> DataFrame:

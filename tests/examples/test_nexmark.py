@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from forked_runners import forking_python
+from helpers import ROOT
 from nexmark.answers import ANSWERS, compare, connect
 from nexmark.events import nexmark
 from nexmark.feed import BOUNDS, Feed, Silence, partitions
@@ -128,3 +133,31 @@ def test_average_prices_are_duckdbs(spark: Any, tmp_path: Path) -> None:
 def test_every_query_is_duckdbs(spark: Any, tmp_path: Path) -> None:
     assert list(ANSWERS) == list(QUERIES)
     check(spark, tmp_path, 6000, Silence(3, 20, 35), list(QUERIES))
+
+
+def program(name: str, *arguments: str) -> str:
+    """Run a program as a user does, whose workers do not have the folder of examples."""
+    path = os.pathsep.join(part for part in os.environ["PYTHONPATH"].split(os.pathsep) if not part.endswith("examples"))
+    environment = {**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": forking_python()}
+    command = [sys.executable, str(ROOT / "examples" / "nexmark" / name), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.mark.drawn("processes")
+@pytest.mark.spark
+def test_the_program_says_what_it_compared() -> None:
+    said = program("run.py", "--events", "1500", "--rate", "100", "--silence", "3:5:8", "--queries", "q3", "q8")
+    assert said.count(" 0 missing, 0 wrong; ") == 4
+
+
+@pytest.mark.drawn("processes")
+@pytest.mark.spark
+def test_the_comparison_has_a_line_for_each_way() -> None:
+    options = ["--seconds", "22", "--rate", "100", "--silence", "3:3:16", "--delays", "1", "--queries", "q11"]
+    lines = [line for line in program("compare.py", *options).splitlines() if line.startswith("| q11")]
+    spark, ours = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines)
+    assert (spark[1], ours[1]) == ("Spark, 1 s", "Strandline")
+    assert int(spark[5]) > 0
+    assert ours[3:6] == ["0", "0", "0"]
