@@ -47,7 +47,7 @@ def run(events: int, rate: int, silence: Silence | None, queries: Sequence[str],
 
 
 def main() -> int:
-    """Run the command line. Return 0 if every result at a complete time is DuckDB's, and none is missing."""
+    """Run the command line. Return 0 if each run has complete results, all of them are DuckDB's, and none is missing."""
     parser = argparse.ArgumentParser(prog="python examples/nexmark/run.py", description=__doc__.splitlines()[0])
     parser.add_argument("--events", type=int, default=100_000)
     parser.add_argument("--rate", type=int, default=1000, help="events a second")

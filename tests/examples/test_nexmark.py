@@ -98,19 +98,23 @@ def test_a_malformed_silence_is_refused_with_the_form_it_should_have() -> None:
         Silence.parse("3:20")
 
 
-def check(spark: Any, folder: Path, events: int, silence: Silence, queries: list[str]) -> None:
-    """Compare the queries with DuckDB while the streams are open, and at their end."""
+def check(
+    spark: Any, folder: Path, events: int, silence: Silence, queries: list[str], seconds_a_batch: int | None = None
+) -> None:
+    """Compare the queries with DuckDB while the streams are open, and at their end. By default a batch has all that there is."""
     streams = sorted({stream for query in queries for stream in inputs_of(query)})
     bounds = BOUNDS if events > 2000 else (1, 2)
     Feed(bounds, silence).write(folder / "feed", nexmark(events, rate=100))
-    take_in(spark, folder / "feed", folder, streams, bounds)
+    files_a_batch = None if seconds_a_batch is None else seconds_a_batch * len(bounds)
+    take_in(spark, folder / "feed", folder, streams, bounds, files_a_batch, tasks=1)
+    options = {} if seconds_a_batch is None else {"maxFilesPerTrigger": "2"}  # one of each channel
     duck = connect(folder / "feed")
     found = {}
     for state in ("open", "ended"):
         if state == "ended":
             end(folder, streams, bounds)
         for query in queries:
-            run_query(spark, query, folder)
+            run_query(spark, query, folder, **options)
             found[query, state] = compared = compare(duck, query, str(folder / query))
             assert (compared.missing, compared.wrong) == (0, 0), (query, state)
             assert compared.results, (query, state)
@@ -124,8 +128,8 @@ def test_hot_items_are_duckdbs(spark: Any, tmp_path: Path) -> None:
 
 @pytest.mark.drawn
 @pytest.mark.spark
-def test_average_prices_are_duckdbs(spark: Any, tmp_path: Path) -> None:
-    check(spark, tmp_path, 1500, Silence(1, 8, 12), ["q4", "q6"])
+def test_processors_keep_from_batch_to_batch_what_they_need(spark: Any, tmp_path: Path) -> None:
+    check(spark, tmp_path, 2000, Silence(1, 8, 12), ["q3", "q4", "q6", "q20"], seconds_a_batch=3)
 
 
 @pytest.mark.drawn
@@ -148,7 +152,7 @@ def program(name: str, *arguments: str) -> str:
 @pytest.mark.drawn("processes")
 @pytest.mark.spark
 def test_the_program_says_what_it_compared() -> None:
-    said = program("run.py", "--events", "1500", "--rate", "100", "--silence", "3:5:8", "--queries", "q3", "q8")
+    said = program("run.py", "--events", "3000", "--rate", "100", "--silence", "3:5:8", "--queries", "q3", "q8")
     assert said.count(" 0 missing, 0 wrong; ") == 4
 
 
