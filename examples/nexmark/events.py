@@ -80,7 +80,7 @@ def _person(number: _Integers, rate: int, random: np.random.Generator) -> pa.Tab
         "city": random.choice(_CITIES, size).tolist(),
         "state": random.choice(_STATES, size).tolist(),
     }
-    used = 8 + sum(np.array([len(text) for text in texts], dtype=np.int64) for texts in columns.values())
+    used = 8 + np.array([[len(text) for text in texts] for texts in columns.values()]).sum(axis=0)
     return pa.table(
         {
             "id": _last_person(number) + _FIRST_ID,

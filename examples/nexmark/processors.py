@@ -51,6 +51,9 @@ class Joined(Processor):
         self.state = state
 
 
+_NO_AUCTION: dict[str, Any] = dict.fromkeys(("begins", "expires", "seller", "category", "price"))
+
+
 class WinningBid(Processor):
     """Emits the highest bid of an auction when the auction closes, if there is one.
 
@@ -66,7 +69,7 @@ class WinningBid(Processor):
 
     def on_rows(self, time: Any, rows: pa.Table) -> None:
         """Keep the auction, and the highest of its bids so far."""
-        state = self.state or dict.fromkeys(("begins", "expires", "seller", "category", "price")) | {"waiting": []}
+        state: dict[str, Any] = self.state or _NO_AUCTION | {"waiting": []}
         for row in rows.select(["expires", "seller", "category", "price"]).to_pylist():
             if row["expires"] is None:
                 state["waiting"].append({"time": time, "price": row["price"]})
