@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["BASE_TIME", "longest_auction", "nexmark"]
+__all__ = ["BASE_TIME", "nexmark"]
 
 BASE_TIME = 1_436_918_400_000
 """The time of the first event, 2015-07-15 00:00 UTC, in milliseconds since 1970."""
@@ -59,15 +59,6 @@ def nexmark(events: int, rate: int = 1000, seed: int = 0) -> dict[str, pa.Table]
         "auction": _auction(auctions, rate, random),
         "bid": _bid(bids, rate, random),
     }
-
-
-def longest_auction(rate: int) -> int:
-    """Return how many milliseconds an auction lasts at most: twice the time in which as many begin as are in flight.
-
-    >>> longest_auction(1000)
-    3332
-    """
-    return 2 * _milliseconds(np.array([_AUCTIONS_IN_FLIGHT * _CYCLE // _AUCTIONS]), rate).item()
 
 
 def _person(number: _Integers, rate: int, random: np.random.Generator) -> pa.Table:
