@@ -41,6 +41,7 @@ RUNS = (
     "throughput.py",
     "history.py",
     "operators.py",
+    "nexmark_throughput.py",
     "scan.py",
     "overhead.py",
     "ingest.py",

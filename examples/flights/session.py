@@ -22,11 +22,11 @@ _SETTINGS = {
 }
 
 
-def session(name: str) -> SparkSession:
-    """A local session with strandline in it."""
+def session(name: str, *, delta: bool = False) -> SparkSession:
+    """A local session with strandline in it, and with Delta for Spark if it is asked for."""
     builder = SparkSession.builder.master("local[2]").appName(name)
     for key, value in _SETTINGS.items():
         builder = builder.config(key, value)
-    spark = configure(builder, delta=False).getOrCreate()
+    spark = configure(builder, delta=delta).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark
