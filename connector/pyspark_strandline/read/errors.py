@@ -129,9 +129,17 @@ def checkpoint_mismatch_times(had: object, path: str, domain: TimeDomain) -> Str
 def data_file_missing(path: str, location: str) -> StrandlineError:
     return StrandlineError(
         "STRANDLINE_DATA_FILE_MISSING",
-        f"The channel's log names the data file {path!r} of {location}, but the file does not exist.",
+        f"The data file {path!r} of {location} does not exist. The channel's newest version does not name it any more.",
         "VACUUM may have removed it. Restore the file, start with startingVersion=snapshot and a new checkpoint, or set "
         "failOnDataLoss to false to skip its rows.",
+    )
+
+
+def data_file_missing_newest(path: str, location: str) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_DATA_FILE_MISSING",
+        f"The data file {path!r} of {location} does not exist. The channel's newest version names it, so every reader misses it.",
+        "Restore the file from a backup. If there is none, set failOnDataLoss to false to skip its rows.",
     )
 
 
