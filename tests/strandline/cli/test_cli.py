@@ -284,11 +284,13 @@ def test_without_the_extra_it_says_what_to_install() -> None:
 
 def test_what_hold_and_drop_do_for_an_operator_again_and_again(run: Any, channel: Channel) -> None:
     """A name that was dropped stays taken, so the next hold has another one."""
-    for name in ("operator", "operator-2"):
+    for name in ("strandline:operator", "strandline:operator-2"):
         assert run("hold", channel.path, 8, "--yes").out.startswith(
             f"version {Channel.open(channel.path).version}: {name} holds 8"
         )
         assert run("drop", channel.path, name, "--yes").code == 0
+    assert run("hold", channel.path, 8, "--as", "operator", "--yes").code == 0
+    assert run("drop", channel.path, "operator", "--yes").code == 0
     again = run("hold", channel.path, 8, "--as", "operator", "--yes", "--json")
     assert again.code == 3
     assert json.loads(again.err)["error"] == {
