@@ -58,8 +58,8 @@ def hold(
     shown = channel.domain.format(wanted)
     if name is not None and not channel.sealed and RegistrarState.of(channel.progress).entries:
         told = (
-            f"If the ingest gets a partition {name!r}, it stops, until the hold is dropped and then forgotten. Leave --as out for "
-            "a name that no partition can have."
+            f"If the ingest gets a partition {name!r}, it stops, until the hold is dropped and then forgotten. Leave --as out "
+            "for a name that no partition can have."
         )
         typer.echo(clean(told), err=True)
     name = _free_name(channel, name)
