@@ -225,12 +225,12 @@ def loop_two_writers_producers(path: str, names: list[str]) -> StrandlineError:
     )
 
 
-def _loop_unbounded(what: str) -> StrandlineError:
+def _loop_unbounded(what: str, bound: str) -> StrandlineError:
     return StrandlineError(
         "STRANDLINE_LOOP_UNBOUNDED",
         what,
         "Let the body return only rows that change something: look for a cycle in the data, or for values that grow for "
-        "ever. Or raise the bound (an option of the source) and start the query again: it continues.",
+        f"ever. Or give iterate, pregel or read_loop a greater {bound}=…, and start the query again: it continues.",
     )
 
 
@@ -238,7 +238,8 @@ def loop_unbounded_growth(rows: int, outside: int, most: int, few: int, domain: 
     return _loop_unbounded(
         f"{rows} rows have come round without a pause after {outside} rows from outside, but maxLoopGrowth is "
         f"{most} for each of them (fewer than {few} count as so many). These times of {domain} "
-        f"still go round: {times}."
+        f"still go round: {times}.",
+        "maxLoopGrowth",
     )
 
 
@@ -246,14 +247,16 @@ def loop_unbounded_rounds(name: str, most: int, rows: int, times: str, by: Mappi
     return _loop_unbounded(
         f"Rows of the feedback channel {name} have come round more than {most} times since they "
         f"entered the loop (maxRounds), {rows} rows without a pause. These times still go round: "
-        f"{times}. They advance by {dict(by)}."
+        f"{times}. They advance by {dict(by)}.",
+        "maxRounds",
     )
 
 
 def loop_unbounded_rows(rows: int, most: int, domain: TimeDomain, times: str) -> StrandlineError:
     return _loop_unbounded(
         f"{rows} rows have come round without a pause, but maxLoopRows is {most}. These "
-        f"times of {domain} still go round: {times}."
+        f"times of {domain} still go round: {times}.",
+        "maxLoopRows",
     )
 
 

@@ -96,7 +96,7 @@ def _end(codes: list[int]) -> None:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except BrokenPipeError:
+        except BrokenPipeError:  # noqa: PERF203 - each is flushed
             code = UNREAD
         except OSError:
             code = DEFECT

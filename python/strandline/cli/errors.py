@@ -38,8 +38,9 @@ def time_invalid(text: str) -> TimeError:
 
 
 def timeline_coordinate(path: str, domain: TimeDomain, coordinate: str | None, names: Sequence[str]) -> TimeDomainError:
+    problem = "none of their coordinates is chosen" if coordinate is None else f"no line can be drawn of {coordinate!r}"
     return TimeDomainError(
         "STRANDLINE_TIMELINE_COORDINATE",
-        f"The times of {path} are of {domain}: the coordinate {coordinate!r} is not a line to draw them on.",
+        f"The times of {path} are of {domain}: {problem}.",
         f"Choose one with --coordinate: {', '.join(names) or 'none for these times, so leave it out'}.",
     )

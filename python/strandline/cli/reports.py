@@ -27,7 +27,7 @@ def why(
         str | None,
         typer.Argument(
             metavar="TIME",
-            help="The time, such as 7, 2026-03-01T12:00Z or '[7, 2]' (default: the least that is open).",
+            help="The time, such as 7, 2026-03-01T12:00Z or '[2026-03-01T12:00Z, 2]' (default: the least that is open).",
             show_default=False,
         ),
     ] = None,

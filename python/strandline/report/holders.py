@@ -171,7 +171,7 @@ class Describer:
             return Described("partition", f"{what}, {partition.delivered}; {query}", f"{runs}: {release}", drop)
         newest = partition.newest_aside
         if newest is not None and newest.only_since_ms is not None:
-            return Described("partition", f"{partition.delivered}; {query}", f"{_repair(path, newest)}; {silent}", drop)
+            return Described("partition", f"{partition.delivered}; {query}", f"{runs}: {_repair(path, newest)}; {silent}", drop)
         return Described(
             "partition",
             f"{partition.delivered}; {query}",

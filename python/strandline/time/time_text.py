@@ -65,7 +65,7 @@ def _parsed(domain: TimeDomain, text: str, field: str) -> Time:
     if isinstance(domain, Scalar):
         return _scalar(domain, text, field)
     if len(text) < 2 or (text[0], text[-1]) not in (("[", "]"), ("(", ")")):
-        raise errors.time_invalid_coordinates(field, text, [name for name, _ in domain.coordinates])
+        raise errors.time_invalid_coordinates(field, text, [name for name, _ in domain.coordinates], _example(domain))
     parts = _split(text[1:-1])
     if len(parts) != len(domain.coordinates):
         return parts  # the domain says how many it has
@@ -76,6 +76,12 @@ def _parsed(domain: TimeDomain, text: str, field: str) -> Time:
             raise errors.time_invalid_order(field, text, named.group(1), str(domain), name)
         result.append(_parsed(part_domain, (named.group(2) if named else part).strip(_BLANKS), f"{field}.{name}"))
     return result
+
+
+def _example(domain: TimeDomain) -> str:
+    if isinstance(domain, Scalar):
+        return "2026-03-01T12:00Z" if domain.name == "timestamp" else "7"
+    return f"[{', '.join(_example(part) for _, part in domain.coordinates)}]"
 
 
 def _scalar(domain: Scalar, text: str, field: str) -> Time:

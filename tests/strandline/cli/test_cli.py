@@ -227,9 +227,11 @@ def test_times_of_several_coordinates_are_drawn_by_one_of_them(run: Any, tmp_pat
     path = Channel.create(tmp_path / "c", pa.schema([time_field("time", domain)]), producers=["a"], at=(3, 0)).path
     ran = run("timeline", path)
     assert (ran.code, "STRANDLINE_TIMELINE_COORDINATE" in ran.err) == (3, True)
+    assert "None" not in ran.err
     assert "Choose one with --coordinate: epoch, iter." in ran.err
     assert run("timeline", path, "--coordinate", "epoch", "--json").json["holds"] == {"a": 3}
     assert "(epoch=3, iter=7) is open" in run("why", path, "[3, 7]").out
+    assert "Write it like [7, 7]." in run("why", path, "3 7").err
 
 
 def test_why_asks_scopes_and_other_channels(run: Any, channel: Channel, tmp_path: Path) -> None:

@@ -277,7 +277,8 @@ def test_a_hold_is_no_partition_and_the_registrar_does_not_wait_for_it(tmp_path:
     bench.run((20, "a", 1), (30, "b", 1))
     found = status(bench.settings.path)
     assert ([each.name for each in found.partitions], list(found.frontier)) == (["a", "b"], [6])
-    assert ran("drop", bench.settings.path, "strandline:operator", "--yes") == 0
+    assert "strandline:operator holds 6, by strandline hold" in found.explain()
+    assert typed(found.explain(), "drop") == 0
     assert list(bench.channel.frontier) == [20]
 
 

@@ -39,8 +39,10 @@ def aside_warning(
     add = f"readmit({path!r}, {late_path!r}, where=…) adds them"
     if late_only:
         add = f"add them with: {command('readmit', path, options=['--late-path', late_path])}"
+    rows = sum(by.values())
+    are, is_in = ("was", "is") if rows == 1 else ("were", "are")
     return printable(
-        f"{path}: {sum(by.values())} of {read} rows were set aside in {late_path}, and are in no result. {shown}. "
+        f"{path}: {rows} of {read} rows {are} set aside in {late_path}, and {is_in} in no result. {shown}. "
         f"{remedy} If the channel has corrections, {add}."
     )
 
