@@ -9,6 +9,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from contextvars import copy_context
 from typing import Any
 
 from strandline.errors import StrandlineError, printable
@@ -30,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        return _main(given)
+        return copy_context().run(_main, given)  # what a command sets ends with it
     except KeyboardInterrupt:
         return INTERRUPTED
 

@@ -19,7 +19,7 @@ from strandline.ingest.state.registrar_state import RegistrarState
 from strandline.ingest.status import PartitionStatus, status_of
 from strandline.report.ailments import called, moment
 from strandline.report.history import History
-from strandline.shell_words import command, drop_command, shell_word
+from strandline.shell_words import command, drop_command
 from strandline.time.domain import Time, TimeDomain
 
 __all__ = ["Described", "Describer", "kind_of"]
@@ -194,7 +194,7 @@ class Describer:
         if not asked and (may := self._still_announced(found[1], opens)):
             return (
                 f"its manifest, a channel, may still announce rows at {may} and later",
-                f"the producers of that channel: strandline why {shell_word(found[1].path)}",
+                f"the producers of that channel: {command('why', found[1].path)}",
             )
         if not asked:
             return (

@@ -300,6 +300,21 @@ def test_a_partition_that_has_the_name_of_a_hold_joins_after_what_the_error_says
     assert verify(bench.settings.path).sound
 
 
+def test_printed_commands_repeat_the_options_of_the_storage_without_secrets(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    channel = make(tmp_path / "c", producers=["a"])
+    channel.hold("mine", 0, by="ann")
+    options = ["--storage", "durable=false", "--storage", "AWS_SECRET_ACCESS_KEY=hunter2"]
+    assert ran("why", channel.path, *options) == 0
+    shown = capsys.readouterr().out
+    assert f"strandline drop {channel.path} --storage durable=false mine" in shown
+    assert "hunter2" not in shown
+    assert typed(shown, "drop") == 0
+    assert ran("why", channel.path) == 0
+    assert "--storage" not in capsys.readouterr().out + str(explain(channel.path, 0))
+
+
 def test_drop_says_what_is_lost_of_a_hold_and_of_a_producer_that_is_gone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
