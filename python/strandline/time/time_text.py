@@ -17,6 +17,7 @@ __all__ = ["asked_time", "parse_time"]
 _BLANKS = " \t\n\r\f\v"
 """Other blanks, such as a no-break space, are no part of the grammar."""
 _MICROS = re.compile(r"([+-]?[0-9]{1,20})[ \t\n\r\f\v]*[µμu]s")
+_AFTER_BEGINNING = re.compile(rf"{BEGINNING} \+ ([0-9]{{1,20}}) µs")
 _NAMED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)", re.DOTALL | re.ASCII)
 _MOST = 4096
 
@@ -94,6 +95,8 @@ def _scalar(domain: Scalar, text: str, field: str) -> Time:
         if number is Wrong.BEYOND:
             raise errors.time_invalid_outside(field, text, str(domain), domain.minimum, domain.maximum)
         return number
+    if (after := _AFTER_BEGINNING.fullmatch(text)) is not None:
+        return domain.minimum + int(after.group(1))
     micros = _MICROS.fullmatch(text)
     if micros is not None:
         return int(micros.group(1))
