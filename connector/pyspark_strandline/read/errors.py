@@ -324,7 +324,7 @@ def recording_empty(begins: Mapping[str, int], ends: Mapping[str, int]) -> Stran
     return StrandlineError(
         "STRANDLINE_RECORDING_EMPTY",
         f"The replay has no commit: {'; '.join(parts)}.",
-        "Begin earlier, or end later. DESCRIBE HISTORY shows the versions of the table, and strandline inspect its frontier.",
+        "Begin earlier, or end later. DESCRIBE HISTORY shows the versions of a table. strandline inspect shows its frontier.",
     )
 
 

@@ -25,7 +25,7 @@ def producer_unknown(path: str, name: str, known: Sequence[str]) -> ProducerErro
     shown = ", ".join(known[:10]) + (f" and {len(known) - 10} more" if len(known) > 10 else "")
     return ProducerError(
         "STRANDLINE_PRODUCER_UNKNOWN",
-        f"{path} has no producer {name!r} that can be dropped. Those that it has: {shown or 'none'}.",
+        f"{path} has no producer {name!r} that can be dropped. It has: {shown or 'none'}.",
         f"Name one of these. To release parked rows, type {command('release-parked', path)}. To end corrections, type "
         f"{command('end-corrections', path)}.",
     )

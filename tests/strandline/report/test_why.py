@@ -341,7 +341,7 @@ def test_a_dead_query_in_between_is_said_to_be_dead(tmp_path: Path) -> None:
     send(events, "p", [3], [8])
     answer = explain(sums.path, 9)
     assert the_culprit(answer).name == "p"
-    assert f"In between wait: query query-1 of {sums.path} (its process is gone)." in str(answer)
+    assert f"These wait in between: query query-1 of {sums.path} (its process is gone)." in str(answer)
     assert "; then start the query again" in answer.holders[0].release
 
 
