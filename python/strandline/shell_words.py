@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextvars import ContextVar
 from shlex import quote
 
 from strandline.errors import printable
 
-__all__ = ["command", "drop_command", "shell_word"]
+__all__ = ["SHARED_OPTIONS", "command", "drop_command", "shell_word"]
+
+SHARED_OPTIONS: ContextVar[tuple[str, ...]] = ContextVar("SHARED_OPTIONS", default=())
+"""The options that every command needs to open the channels, as words: those that the command that runs was given."""
 
 
 def shell_word(text: str) -> str:
@@ -32,7 +36,7 @@ def command(name: str, path: str, *words: str, options: Sequence[str] = ()) -> s
         name: The command.
         path: The channel's path.
         words: Its further arguments.
-        options: Its options, as words.
+        options: Its options, as words. Those of :data:`SHARED_OPTIONS` follow.
 
     >>> command("drop", "/lake/flights", "a; rm -rf ~"), command("drop", "-lake", "a"), command("seal", "/lake")
     ("strandline drop /lake/flights 'a; rm -rf ~'", 'strandline drop ./-lake a', 'strandline seal /lake')
@@ -44,7 +48,7 @@ def command(name: str, path: str, *words: str, options: Sequence[str] = ()) -> s
     'drop it in a program: no command line takes its name, which has half a character'
     """
     end_of_options = ["--"] if any(word.startswith("-") for word in words) else []
-    line = [f"./{path}" if path.startswith("-") else path, *options, *end_of_options, *words]
+    line = [f"./{path}" if path.startswith("-") else path, *options, *SHARED_OPTIONS.get(), *end_of_options, *words]
     try:
         return f"strandline {name} {' '.join(map(shell_word, line))}"
     except UnicodeEncodeError:

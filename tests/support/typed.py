@@ -9,7 +9,7 @@ from strandline.cli.__main__ import main
 
 __all__ = ["commands_in", "typed"]
 
-_COMMAND = re.compile(r"strandline (?:hold|drop|rejoin|seal|cancel|readmit|publish-late|release-parked|end-corrections)\b")
+_COMMAND = re.compile(r"strandline (?:hold|drop|forget|rejoin|seal|cancel|readmit|publish-late|release-parked|end-corrections)\b")
 
 
 def commands_in(text: str) -> list[list[str]]:

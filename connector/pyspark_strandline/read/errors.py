@@ -129,9 +129,17 @@ def checkpoint_mismatch_times(had: object, path: str, domain: TimeDomain) -> Str
 def data_file_missing(path: str, location: str) -> StrandlineError:
     return StrandlineError(
         "STRANDLINE_DATA_FILE_MISSING",
-        f"The channel's log names the data file {path!r} of {location}, but the file does not exist.",
+        f"The data file {path!r} of {location} does not exist. The channel's newest version does not name it any more.",
         "VACUUM may have removed it. Restore the file, start with startingVersion=snapshot and a new checkpoint, or set "
         "failOnDataLoss to false to skip its rows.",
+    )
+
+
+def data_file_missing_newest(path: str, location: str) -> StrandlineError:
+    return StrandlineError(
+        "STRANDLINE_DATA_FILE_MISSING",
+        f"The data file {path!r} of {location} does not exist. The channel's newest version names it, so every reader misses it.",
+        "Restore the file from a backup. If there is none, set failOnDataLoss to false to skip its rows.",
     )
 
 
@@ -217,12 +225,12 @@ def loop_two_writers_producers(path: str, names: list[str]) -> StrandlineError:
     )
 
 
-def _loop_unbounded(what: str) -> StrandlineError:
+def _loop_unbounded(what: str, bound: str) -> StrandlineError:
     return StrandlineError(
         "STRANDLINE_LOOP_UNBOUNDED",
         what,
         "Let the body return only rows that change something: look for a cycle in the data, or for values that grow for "
-        "ever. Or raise the bound (an option of the source) and start the query again: it continues.",
+        f"ever. Or give iterate, pregel or read_loop a greater {bound}=…, and start the query again: it continues.",
     )
 
 
@@ -230,7 +238,8 @@ def loop_unbounded_growth(rows: int, outside: int, most: int, few: int, domain: 
     return _loop_unbounded(
         f"{rows} rows have come round without a pause after {outside} rows from outside, but maxLoopGrowth is "
         f"{most} for each of them (fewer than {few} count as so many). These times of {domain} "
-        f"still go round: {times}."
+        f"still go round: {times}.",
+        "maxLoopGrowth",
     )
 
 
@@ -238,14 +247,16 @@ def loop_unbounded_rounds(name: str, most: int, rows: int, times: str, by: Mappi
     return _loop_unbounded(
         f"Rows of the feedback channel {name} have come round more than {most} times since they "
         f"entered the loop (maxRounds), {rows} rows without a pause. These times still go round: "
-        f"{times}. They advance by {dict(by)}."
+        f"{times}. They advance by {dict(by)}.",
+        "maxRounds",
     )
 
 
 def loop_unbounded_rows(rows: int, most: int, domain: TimeDomain, times: str) -> StrandlineError:
     return _loop_unbounded(
         f"{rows} rows have come round without a pause, but maxLoopRows is {most}. These "
-        f"times of {domain} still go round: {times}."
+        f"times of {domain} still go round: {times}.",
+        "maxLoopRows",
     )
 
 
@@ -313,7 +324,7 @@ def recording_empty(begins: Mapping[str, int], ends: Mapping[str, int]) -> Stran
     return StrandlineError(
         "STRANDLINE_RECORDING_EMPTY",
         f"The replay has no commit: {'; '.join(parts)}.",
-        "Begin earlier, or end later. DESCRIBE HISTORY shows the versions of the table, and strandline inspect its frontier.",
+        "Begin earlier, or end later. DESCRIBE HISTORY shows the versions of a table. strandline inspect shows its frontier.",
     )
 
 

@@ -17,8 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql.datasource import InputPartition
 
-from pyspark_strandline.read import errors
-from pyspark_strandline.read.native_scan import Decision
+from pyspark_strandline.read.native_scan import Decision, data_file_missing
 from strandline.delta.data_file_columns import DataFiles
 from strandline.delta.read_file import open_parquet
 from strandline.delta.storage import Store
@@ -121,7 +120,7 @@ def read(store: Store, partition: InputPartition, schema: pa.Schema, fail_on_dat
                 yield from _conform(parquet, part, parts, schema)
         except FileNotFoundError:
             if fail_on_data_loss:
-                raise errors.data_file_missing(path, store.location) from None
+                raise data_file_missing(store, path, store.options) from None
             _log.warning(
                 "The data file %r of %s does not exist. Its rows are skipped (failOnDataLoss=false).", path, store.location
             )

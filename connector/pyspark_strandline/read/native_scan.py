@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -17,9 +17,11 @@ from pyspark_strandline.read import errors
 from pyspark_strandline.read.statistics import Statistics, of_files
 from strandline.delta.data_file import DataFile, schema_mark
 from strandline.delta.data_file_columns import DataFiles
-from strandline.delta.storage import LocalStore, inside, open_store
+from strandline.delta.storage import LocalStore, Store, inside, open_store
+from strandline.delta.table import Table
+from strandline.errors import StrandlineError
 
-__all__ = ["Decision", "NativeScan"]
+__all__ = ["Decision", "NativeScan", "data_file_missing"]
 
 _log = logging.getLogger(__name__)
 
@@ -158,7 +160,7 @@ class NativeScan:
             return files, None
         gone = [path for path, size in zip(files.paths, sizes, strict=True) if size is None]
         if gone and self._options.fail_on_data_loss:
-            raise errors.data_file_missing(gone[0], directory)
+            raise data_file_missing(self._store, gone[0], self._options.storage)
         for path in gone:
             _log.warning("The data file %r of %s does not exist. Its rows are skipped (failOnDataLoss=false).", path, directory)
         found = [(file, size) for file, size in zip(files, sizes, strict=True) if size is not None]
@@ -183,6 +185,15 @@ class NativeScan:
             return f"the footer of {path} cannot be read ({str(error).splitlines()[0][:200]})"
         why = next(_differences(metadata, expected), None)
         return None if why is None else f"{path} {why}"
+
+
+def data_file_missing(store: Store, path: str, storage: Mapping[str, str] | None) -> StrandlineError:
+    """Return the error for a data file that a batch needs, and that is gone: a new start helps where the newest version lacks it.
+
+    Raises :class:`StrandlineError` if the newest version cannot be read.
+    """
+    newest = any(file.path == path for file in Table(store.location, storage).files())
+    return (errors.data_file_missing_newest if newest else errors.data_file_missing)(path, store.location)
 
 
 def _sizes(directory: str, paths: Sequence[str]) -> list[int | None]:

@@ -53,11 +53,12 @@ def _statement_invalid(version: int, what: str) -> StatementError:
 
 
 def _time_not_held(name: str, what: str, holds: Antichain) -> CapabilityError:
-    held = f"it holds {holds.format()}" if len(holds) else "it holds no capability"
+    held = holds.format() if holds else "nothing: it was dropped, or has itself dropped all that it held"
     return CapabilityError(
         "STRANDLINE_TIME_NOT_HELD",
-        f"Producer {name!r} {what}, because {held}.",
-        "Keep a capability at or before a time for as long as rows at that time may come.",
+        f"Producer {name!r} {what}, because it holds {held}.",
+        "Keep a capability at or before a time for as long as rows at that time may come. What is dropped does not come back: "
+        "then open a producer with another name, if the channel is not sealed.",
     )
 
 

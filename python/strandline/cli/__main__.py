@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import io
 import json
+import os
 import sys
 import traceback
 from collections.abc import Sequence
+from contextvars import copy_context
 from typing import Any
 
 from strandline.errors import StrandlineError, printable
@@ -28,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        return _main(given)
+        return copy_context().run(_main, given)  # what a command sets ends with it
     except KeyboardInterrupt:
         return INTERRUPTED
 
@@ -77,7 +80,28 @@ def run() -> None:
     for stream in (sys.stdout, sys.stderr):  # a terminal may lack characters of names: what is done must not fail by showing it
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="backslashreplace")
-    sys.exit(main())
+    codes: list[int] = []
+    atexit.register(_end, codes)  # before all others, so it runs after them
+    codes.append(main())
+    sys.exit(codes[0])
+
+
+def _end(codes: list[int]) -> None:
+    """End the process with an exit code, before the interpreter takes itself apart.
+
+    Threads of Arrow may still close files that Python reads for them. Such a thread aborts a process that has no interpreter.
+    """
+    if not codes:  # an error that is not main's
+        return
+    code = codes[0]
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:  # noqa: PERF203 - each is flushed
+            code = UNREAD
+        except OSError:
+            code = DEFECT
+    os._exit(code)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,9 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+from strandline.delta.store_errors import without_secret_options
+from strandline.shell_words import SHARED_OPTIONS
+
 __all__ = ["AsJson", "ChannelPath", "Most", "StorageOptions", "Yes", "confirmed", "storage_of"]
 
 ChannelPath: TypeAlias = Annotated[str, typer.Argument(metavar="PATH", help="The channel's path.", show_default=False)]
@@ -21,7 +24,7 @@ DECLINED = 4
 
 
 def storage_of(options: list[str] | None) -> dict[str, str] | None:
-    """Return storage options from their texts.
+    """Return storage options from their texts. Commands that are printed from now on repeat them, but for secrets.
 
     >>> storage_of(["AWS_REGION=eu-west-1", "token=a=b"])
     {'AWS_REGION': 'eu-west-1', 'token': 'a=b'}
@@ -32,6 +35,8 @@ def storage_of(options: list[str] | None) -> dict[str, str] | None:
         if not key or not equals:
             raise typer.BadParameter("it is not of the form KEY=VALUE", param_hint="--storage")  # it may be a secret
         found[key] = value
+    shared = [f"{key}={value}" for key, value in without_secret_options(found).items()]
+    SHARED_OPTIONS.set(tuple(word for option in shared for word in ("--storage", option)))
     return found or None
 
 

@@ -25,7 +25,7 @@ def producer_unknown(path: str, name: str, known: Sequence[str]) -> ProducerErro
     shown = ", ".join(known[:10]) + (f" and {len(known) - 10} more" if len(known) > 10 else "")
     return ProducerError(
         "STRANDLINE_PRODUCER_UNKNOWN",
-        f"{path} has no producer {name!r} that can be dropped. Those that it has: {shown or 'none'}.",
+        f"{path} has no producer {name!r} that can be dropped. It has: {shown or 'none'}.",
         f"Name one of these. To release parked rows, type {command('release-parked', path)}. To end corrections, type "
         f"{command('end-corrections', path)}.",
     )
@@ -38,8 +38,9 @@ def time_invalid(text: str) -> TimeError:
 
 
 def timeline_coordinate(path: str, domain: TimeDomain, coordinate: str | None, names: Sequence[str]) -> TimeDomainError:
+    problem = "none of their coordinates is chosen" if coordinate is None else f"no line can be drawn of {coordinate!r}"
     return TimeDomainError(
         "STRANDLINE_TIMELINE_COORDINATE",
-        f"The times of {path} are of {domain}: the coordinate {coordinate!r} is not a line to draw them on.",
+        f"The times of {path} are of {domain}: {problem}.",
         f"Choose one with --coordinate: {', '.join(names) or 'none for these times, so leave it out'}.",
     )

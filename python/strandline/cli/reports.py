@@ -26,7 +26,8 @@ def why(
         str | None,
         typer.Argument(
             metavar="TIME",
-            help="The time, such as 7, 2026-03-01T12:00Z or '[7, 2]' (default: the least open one that somebody waits for).",
+            help="The time, such as 7, 2026-03-01T12:00Z or '[2026-03-01T12:00Z, 2]' (default: the least open one that somebody "
+            "waits for).",
             show_default=False,
         ),
     ] = None,

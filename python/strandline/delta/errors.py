@@ -197,6 +197,14 @@ def file_missing(file: str, table: str) -> ChannelError:
     )
 
 
+def file_missing_newest(file: str, table: str) -> ChannelError:
+    return ChannelError(
+        "STRANDLINE_FILE_MISSING",
+        f"The data file {file!r} of {table} does not exist any more, and the newest version names it: it was deleted.",
+        "Restore the file from a backup. No later version has its rows.",
+    )
+
+
 def log_truncated(version: int, path: str, earliest: int) -> LogError:
     why = f"the log now begins at {earliest}" if earliest > version else "later commits exist, so it was removed"
     return LogError(

@@ -70,5 +70,6 @@ def read_file(table: Table, file: DataFile, schema: pa.Schema) -> pa.Table:
                 for f in schema
             ]
     except FileNotFoundError:
-        raise errors.file_missing(file.path, table.path) from None
+        newest = any(each.path == file.path for each in table.files())
+        raise (errors.file_missing_newest if newest else errors.file_missing)(file.path, table.path) from None
     return pa.Table.from_arrays(columns, schema=schema)

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from strandline.delta import errors
 
-__all__ = ["cause_of", "is_from_store", "meant", "native", "shown_json", "without_secrets"]
+__all__ = ["cause_of", "is_from_store", "meant", "native", "shown_json", "without_secret_options", "without_secrets"]
 
 HIDDEN = "***"
 _MOST = 400
@@ -85,6 +85,15 @@ def _without_texts(value: Any) -> Any:
         name: HIDDEN if not isinstance(inner, dict | list | bool | None) and not _is_harmless(name) else _without_texts(inner)
         for name, inner in value.items()
     }
+
+
+def without_secret_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options whose names are known to be harmless, and whose values have no secret in them.
+
+    >>> without_secret_options({"AWS_REGION": "eu", "AWS_SECRET_ACCESS_KEY": "hunter2", "endpoint": "https://me:hunter2@a"})
+    {'AWS_REGION': 'eu'}
+    """
+    return {name: value for name, value in options.items() if _is_harmless(name) and without_secrets(value) == value}
 
 
 def _is_harmless(name: str) -> bool:

@@ -83,8 +83,8 @@ def channel_sealed(name: str, path: str) -> ProducerError:
     return ProducerError(
         "STRANDLINE_CHANNEL_SEALED",
         f"Partition {name!r} cannot join, because the channel {path} is sealed. Nothing of the batch was written.",
-        "Ingest this partition into another channel. Name every partition, or a pattern, when you create a channel. If "
-        "it was forgotten (forget_partitions), remove its name from partitions.",
+        "Leave the rows of this partition out of the stream, with a filter, and its name out of partitions. Ingest the rows into "
+        "another channel. A sealed channel stays sealed.",
     )
 
 
@@ -278,8 +278,8 @@ def partition_is_hold(name: str, path: str) -> IngestError:
         "STRANDLINE_PARTITION_IS_HOLD",
         f"The ingest has a partition {name!r}, and in {path} this is the name of a producer that holds a time (strandline hold). "
         "Nothing of the batch was written.",
-        "Release the time with strandline drop, and hold it under another name (strandline hold --as). The name of a hold stays "
-        "taken: if the partition must have it, ingest into a new channel.",
+        f"Release the time, and free the name: type {command('drop', path, name)}, then {command('forget', path, name)}. "
+        "Then start the query again: the partition joins. To hold the time again, leave --as out.",
     )
 
 

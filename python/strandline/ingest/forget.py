@@ -10,7 +10,7 @@ from strandline.channel.statements.statement import REGISTRAR, REMOVED
 from strandline.channel.write.append import Append
 from strandline.ingest import errors
 from strandline.ingest.state.partition_state import PartitionState, states_of_partitions
-from strandline.ingest.state.registrar_state import RegistrarState, own_names
+from strandline.ingest.state.registrar_state import RegistrarState, held_names, own_names
 from strandline.json_value import JsonObject
 
 __all__ = ["forget_partitions"]
@@ -31,6 +31,8 @@ def forget_partitions(
     If a row of a forgotten partition comes nevertheless, the partition joins as a new one does: where new partitions join, so
     its earlier rows are late, and no closed time is opened. In a sealed channel none can join, so such a batch is refused. A name
     that the ingest gives in ``partitions`` joins again with the next batch: remove it there first.
+
+    A hold (``strandline hold``) that was dropped is forgotten if it is named. Then a partition can have its name.
 
     Args:
         path: The channel's path.
@@ -55,8 +57,13 @@ def forget_partitions(
 
     def decide() -> Append | None:
         progress = channel.progress
-        partitions = progress.producers_but(*own_names(progress))
-        chosen = _dead(progress, partitions) if wanted is None else _checked(path, partitions, wanted)
+        own = own_names(progress)
+        if wanted is None:
+            partitions = progress.producers_but(*own)
+            chosen = _dead(progress, partitions)
+        else:  # a hold must be named
+            partitions = progress.producers_but(*{*own}.difference(held_names(progress)))
+            chosen = _checked(path, partitions, wanted)
         if until is not None:
             chosen = [name for name in chosen if (PartitionState.of(name, partitions[name].state).at or 0) < until]
         if not chosen:

@@ -18,7 +18,7 @@ from strandline.ingest.state.parked_state import ParkedState
 from strandline.ingest.state.partition_state import states_of_partitions
 from strandline.ingest.state.query_entry import QueryEntry
 from strandline.ingest.state.registrar_state import RegistrarState, held_names
-from strandline.shell_words import command
+from strandline.shell_words import command, drop_command
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time
 from strandline.time.time_text import asked_time
@@ -56,7 +56,8 @@ class PartitionStatus:
         """When the partition last delivered rows, in words."""
         newest = self.newest_aside
         more = f"; {newest}" if newest is not None and newest.reason not in MOVES_NOTHING else ""
-        more += f"; {self.future} of its rows were set aside, dated in the future" if self.future else ""
+        were = "was" if self.future == 1 else "were"
+        more += f"; {self.future} of its rows {were} set aside, dated in the future" if self.future else ""
         more += f"; it has rejoined, as generation {self.generation}" if self.generation > 1 else ""
         if self.last_ms is None:
             return f"no rows so far{more}"
@@ -87,6 +88,8 @@ class Status:
     future_without_partition: int = 0
     aside_by_reason: Mapping[str, int] = field(default_factory=dict)
     """How many rows of all partitions were set aside, by reason. Those that older versions set aside are missing."""
+    held: Mapping[str, Antichain] = field(default_factory=dict)
+    """What operators hold (``strandline hold``), by the names of the holds."""
 
     @property
     def aside(self) -> int:
@@ -146,17 +149,20 @@ class Status:
             return "everything is closed: no producer holds a capability"
         lines = []
         for wanted in asked:
-            holders = [p for p in self.partitions if p.holds.less_equal(wanted)]
+            holders = [(p.name, p.holds, p.delivered) for p in self.partitions if p.holds.less_equal(wanted)]
+            for name, holds in self.held.items():
+                if holds.less_equal(wanted):
+                    holders.append((name, holds, f"by strandline hold; release it with: {drop_command(self.path, name)}"))
             if not holders and self.registrar.less_equal(wanted):
                 at_ = _shown(self.registrar)
                 lines.append(f"{domain.format(wanted)} is open: the channel is not sealed, so partitions may join at {at_}")
             elif not holders and self.frontier.closed(wanted):
                 lines.append(f"{domain.format(wanted)} is closed")
             elif not holders:
-                lines.append(f"{domain.format(wanted)} is open: the ingest itself, or an operator, holds {_shown(self.frontier)}")
+                lines.append(f"{domain.format(wanted)} is open: the ingest itself holds {_shown(self.frontier)}")
             first = f"{domain.format(wanted)} is open: "
-            for p in holders:
-                lines.append(f"{first}{p.name} holds {_shown(p.holds)}, {p.delivered}")
+            for name, holds, why in holders:
+                lines.append(f"{first}{name} holds {_shown(holds)}, {why}")
                 first = " " * len(first)
         return "\n".join(printable(line).replace("\n", "\\n") for line in lines)
 
@@ -255,6 +261,7 @@ def status_of(channel: Channel) -> Status:
         unreadable,
         sum(entry.future or 0 for entry in entries),
         aside_by_reason(entries),
+        {name: holds for name in held_names(channel.progress) if (holds := channel.producers[name].holds.copy())},
     )
 
 

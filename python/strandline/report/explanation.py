@@ -88,7 +88,7 @@ class Explanation:
         waiting = [holder for holder in self.holders if not holder.culprit and holder.kind != "registrar"]
         if waiting:
             subjects = (holder.subject + (" (its process is gone)" if holder.gone else "") for holder in waiting)
-            yield f"In between wait: {', '.join(dict.fromkeys(subjects))}."
+            yield f"These wait in between: {', '.join(dict.fromkeys(subjects))}."
         if self.more:
             yield f"{self.more} more hold the time open and are not listed."
         yield from (f"Note: {note}." for note in self.notes)

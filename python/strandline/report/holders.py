@@ -23,7 +23,7 @@ from strandline.ingest.status import PartitionStatus, status_of
 from strandline.report.ailments import called, moment
 from strandline.report.awaited import awaited
 from strandline.report.history import History
-from strandline.shell_words import command, drop_command, shell_word
+from strandline.shell_words import command, drop_command
 from strandline.time.domain import Time, TimeDomain, timestamp
 
 __all__ = ["Described", "Describer", "kind_of"]
@@ -188,7 +188,7 @@ class Describer:
         what = f"{partition.delivered}{waits.what}; {query}"
         newest = partition.newest_aside
         if newest is not None and newest.only_since_ms is not None:
-            return Described("partition", what, _repair(path, newest), drop)
+            return Described("partition", what, f"{runs}: {_repair(path, newest)}", drop)
         return Described("partition", what, f"{runs}: {waits.release}", drop if waits.drop_helps else "")
 
     def _policy_of(self, query: str, name: str) -> Policy | None:
@@ -213,7 +213,7 @@ class Describer:
         if not asked and (may := self._still_announced(found[1], opens)):
             return (
                 f"its manifest, a channel, may still announce rows at {may} and later",
-                f"the producers of that channel: strandline why {shell_word(found[1].path)}",
+                f"the producers of that channel: {command('why', found[1].path)}",
             )
         if not asked:
             return (

@@ -119,8 +119,9 @@ def _said(holder: Holder, reads: list[Read], waits: list[str], others: list[str]
             unread or "it has read all that is there and has not passed the time"
         )
         what += _waiting(edges)
-        rounds = "rounds that come to rest: bound it with maxRounds and maxLoopRows"
+        rounds = "if its body returns rows for ever, let it return only rows that change something"
         release = f"{again}; {rounds}" if unread or holder.gone else f"{rounds}; if the query has stopped, start it again"
+        release += "; if it has stopped with STRANDLINE_LOOP_UNBOUNDED, do first what that error says"
     else:
         what = f"{called}its inputs have closed the time, but the query has not: " + (
             unread or "it has not committed since, or it keeps an earlier time itself"

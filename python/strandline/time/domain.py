@@ -43,6 +43,8 @@ Time: TypeAlias = Any
 
 BEGINNING = "the beginning"
 """The text of the least time of a signed domain. Nobody writes rows there: it says that nothing is promised yet."""
+_FIRST_WINDOW = 366 * 86_400_000_000
+"""Within so many µs after the beginning starts the first window, as of an hour. Its date would say nothing to anybody."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _RANGES = {f"int{bits}": (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) for bits in (8, 16, 32, 64)}
 _RANGES["uint64"] = (0, (1 << 64) - 1)
@@ -127,6 +129,8 @@ class TimeDomain(ABC):
         ('1970-01-01T00:00:01Z', '(epoch=3, iter=0)')
         >>> timestamp.format(timestamp.minimum), timestamp.format(timestamp.maximum)
         ('the beginning', '+294247-01-10T04:00:54.775807Z')
+        >>> timestamp.format(-(1 << 63) + 54_775_808)
+        'the beginning + 54775808 µs'
         """
 
     @abstractmethod
@@ -266,7 +270,10 @@ class Scalar(TimeDomain):
     def format(self, time: Time) -> str:
         if time == self.minimum < 0:
             return BEGINNING
-        return format_micros(time) if self.name == "timestamp" else str(time)
+        if self.name != "timestamp":
+            return str(time)
+        after = time - self.minimum
+        return f"{BEGINNING} + {after} µs" if after < _FIRST_WINDOW else format_micros(time)
 
     def to_json(self, time: Time) -> Any:
         return time

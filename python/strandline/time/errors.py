@@ -258,8 +258,8 @@ def time_invalid_cast(field: str, domain: object, error: Exception) -> TimeError
     return _time_invalid(field, f"has a value that {domain} cannot hold: {error}", "Remove such rows, or use a wider domain.")
 
 
-def time_invalid_coordinates(field: str, text: str, names: Iterable[str]) -> TimeError:
-    return _time_invalid(field, f"{text!r} is not a list of the coordinates {', '.join(names)}", "Write it like [7, 2].")
+def time_invalid_coordinates(field: str, text: str, names: Iterable[str], example: str) -> TimeError:
+    return _time_invalid(field, f"{text!r} is not a list of the coordinates {', '.join(names)}", f"Write it like {example}.")
 
 
 def time_invalid_count(field: str, count: int, domain: object, coordinates: int) -> TimeError:

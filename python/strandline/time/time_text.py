@@ -17,6 +17,7 @@ __all__ = ["asked_time", "parse_time"]
 _BLANKS = " \t\n\r\f\v"
 """Other blanks, such as a no-break space, are no part of the grammar."""
 _MICROS = re.compile(r"([+-]?[0-9]{1,20})[ \t\n\r\f\v]*[µμu]s")
+_AFTER_BEGINNING = re.compile(rf"{BEGINNING} \+ ([0-9]{{1,20}}) µs")
 _NAMED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)", re.DOTALL | re.ASCII)
 _MOST = 4096
 
@@ -65,7 +66,7 @@ def _parsed(domain: TimeDomain, text: str, field: str) -> Time:
     if isinstance(domain, Scalar):
         return _scalar(domain, text, field)
     if len(text) < 2 or (text[0], text[-1]) not in (("[", "]"), ("(", ")")):
-        raise errors.time_invalid_coordinates(field, text, [name for name, _ in domain.coordinates])
+        raise errors.time_invalid_coordinates(field, text, [name for name, _ in domain.coordinates], _example(domain))
     parts = _split(text[1:-1])
     if len(parts) != len(domain.coordinates):
         return parts  # the domain says how many it has
@@ -78,6 +79,12 @@ def _parsed(domain: TimeDomain, text: str, field: str) -> Time:
     return result
 
 
+def _example(domain: TimeDomain) -> str:
+    if isinstance(domain, Scalar):
+        return "2026-03-01T12:00Z" if domain.name == "timestamp" else "7"
+    return f"[{', '.join(_example(part) for _, part in domain.coordinates)}]"
+
+
 def _scalar(domain: Scalar, text: str, field: str) -> Time:
     if text == BEGINNING:
         return domain.minimum
@@ -88,6 +95,8 @@ def _scalar(domain: Scalar, text: str, field: str) -> Time:
         if number is Wrong.BEYOND:
             raise errors.time_invalid_outside(field, text, str(domain), domain.minimum, domain.maximum)
         return number
+    if (after := _AFTER_BEGINNING.fullmatch(text)) is not None:
+        return domain.minimum + int(after.group(1))
     micros = _MICROS.fullmatch(text)
     if micros is not None:
         return int(micros.group(1))

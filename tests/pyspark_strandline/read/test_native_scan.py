@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType
@@ -20,8 +21,11 @@ from pyspark.sql.types import DoubleType
 from helpers import contents, make_channel, run, say, stream
 from native_scans import WAYS, add_file, batches, both_ways, is_native, multiset, plan_of
 from pyspark_strandline.options import ReadOptions
-from pyspark_strandline.read.native_scan import NativeScan
+from pyspark_strandline.read import input_partition
+from pyspark_strandline.read.native_scan import Decision, NativeScan
 from strandline.channel import Channel
+from strandline.delta.storage import open_store
+from strandline.errors import StrandlineError
 from strandline.time.arrow import time_field
 from strandline.time.domain import int64, product
 
@@ -331,6 +335,27 @@ def test_a_missing_file_is_the_same_error_or_passed_over(tmp_path: Path) -> None
     decided = decision(channel, failOnDataLoss="false")
     assert (len(decided.files), decided.tolerant) == (1, True)
     assert decided.root is not None
+
+
+@pytest.mark.parametrize("read", ["native", "python"])
+@pytest.mark.parametrize("newest", [True, False])
+def test_a_missing_file_offers_a_new_start_only_where_the_newest_version_lacks_it(
+    newest: bool, read: str, tmp_path: Path
+) -> None:
+    channel = make_channel(tmp_path / "in", producers=("a",))
+    say(channel, "a", (1, 1), then=[2])
+    say(channel, "a", (2, 1), then=[3])
+    files = channel.snapshot_files()
+    if not newest:
+        DeltaTable(channel.path).optimize.compact()
+    (tmp_path / "in" / files[0].path).unlink()
+    with pytest.raises(StrandlineError, match="STRANDLINE_DATA_FILE_MISSING") as caught:
+        if read == "native":
+            NativeScan(ReadOptions.parse({"path": channel.path}), channel.schema).decide(files, channel.schema)
+        else:
+            [part] = input_partition.plan(Decision(files, reason="a test"), 128 << 20, 1)
+            list(input_partition.read(open_store(channel.path), part, channel.schema, True))
+    assert ("startingVersion=snapshot" in caught.value.remedy) is not newest
 
 
 def test_the_option_is_checked() -> None:

@@ -16,7 +16,7 @@ from helpers import make_channel, rows, say
 from pyspark_strandline.options import ReadOptions
 from pyspark_strandline.read.source import StreamReader
 from pyspark_strandline.schema import spark_schema
-from strandline.channel import Channel, cleaning
+from strandline.channel import Channel, ChannelError, cleaning
 from strandline.delta.storage import commit_name
 from strandline.report import verify
 from strandline.time.antichain import Antichain
@@ -171,3 +171,18 @@ def test_commits_of_another_engine_alone_are_cleaned_too(tmp_path: Path) -> None
     say(Channel.open(path), "a", (1, 1), then=[2])
     clean(path)
     assert len(versions(path)) <= 3
+
+
+@pytest.mark.parametrize("newest", [True, False])
+def test_a_read_without_a_file_offers_a_newer_version_only_where_that_helps(newest: bool, tmp_path: Path) -> None:
+    channel = make_channel(tmp_path / "c", producers=("a",))
+    say(channel, "a", (1, 1), then=[2])
+    say(channel, "a", (2, 1), then=[3])
+    before = channel.version
+    gone = channel.snapshot_files()[0].path
+    if not newest:
+        DeltaTable(channel.path).optimize.compact()
+    (tmp_path / "c" / gone).unlink()
+    with pytest.raises(ChannelError, match="STRANDLINE_FILE_MISSING") as caught:
+        channel.read(before)
+    assert ("Read a newer version" in caught.value.remedy) is not newest

@@ -227,9 +227,11 @@ def test_times_of_several_coordinates_are_drawn_by_one_of_them(run: Any, tmp_pat
     path = Channel.create(tmp_path / "c", pa.schema([time_field("time", domain)]), producers=["a"], at=(3, 0)).path
     ran = run("timeline", path)
     assert (ran.code, "STRANDLINE_TIMELINE_COORDINATE" in ran.err) == (3, True)
+    assert "None" not in ran.err
     assert "Choose one with --coordinate: epoch, iter." in ran.err
     assert run("timeline", path, "--coordinate", "epoch", "--json").json["holds"] == {"a": 3}
     assert "(epoch=3, iter=7) is open" in run("why", path, "[3, 7]").out
+    assert "Write it like [7, 7]." in run("why", path, "3 7").err
 
 
 def test_why_asks_scopes_and_other_channels(run: Any, channel: Channel, tmp_path: Path) -> None:
@@ -284,11 +286,13 @@ def test_without_the_extra_it_says_what_to_install() -> None:
 
 def test_what_hold_and_drop_do_for_an_operator_again_and_again(run: Any, channel: Channel) -> None:
     """A name that was dropped stays taken, so the next hold has another one."""
-    for name in ("operator", "operator-2"):
+    for name in ("strandline:operator", "strandline:operator-2"):
         assert run("hold", channel.path, 8, "--yes").out.startswith(
             f"version {Channel.open(channel.path).version}: {name} holds 8"
         )
         assert run("drop", channel.path, name, "--yes").code == 0
+    assert run("hold", channel.path, 8, "--as", "operator", "--yes").code == 0
+    assert run("drop", channel.path, "operator", "--yes").code == 0
     again = run("hold", channel.path, 8, "--as", "operator", "--yes", "--json")
     assert again.code == 3
     assert json.loads(again.err)["error"] == {

@@ -284,12 +284,70 @@ def test_a_hold_is_no_partition_and_the_registrar_does_not_wait_for_it(tmp_path:
     bench.run((20, "a", 1), (30, "b", 1))
     found = status(bench.settings.path)
     assert ([each.name for each in found.partitions], list(found.frontier)) == (["a", "b"], [6])
-    assert ran("drop", bench.settings.path, "operator", "--yes") == 0
+    assert "strandline:operator holds 6, by strandline hold" in found.explain()
+    assert typed(found.explain(), "drop") == 0
     assert list(bench.channel.frontier) == [20]
-    assert ran("hold", bench.settings.path, 25, "--yes") == 0
-    with pytest.raises(IngestError, match="STRANDLINE_PARTITION_IS_HOLD"):
-        bench.run((40, "operator-2", 0))
-    assert list(bench.channel.frontier) == [20]
+
+
+@pytest.mark.parametrize("corrections", [False, True])
+def test_a_partition_that_has_the_name_of_a_hold_joins_after_what_the_error_says(
+    corrections: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench = Bench(tmp_path, ordered(), corrections=corrections)
+    bench.run((5, "a", 0))
+    assert ran("hold", bench.settings.path, "[6, 0]" if corrections else 6, "--as", "b", "--yes") == 0
+    assert "If the ingest gets a partition 'b', it stops" in capsys.readouterr().err
+    with pytest.raises(IngestError, match="STRANDLINE_PARTITION_IS_HOLD") as caught:
+        bench.run((40, "b", 0))
+    assert ran("forget", bench.settings.path, "b", "--yes") == 3, "it holds"
+    assert typed(caught.value.remedy, "drop") == 0
+    assert typed(caught.value.remedy, "forget") == 0
+    bench.run((40, "b", 0), (50, "a", 1))
+    assert [each.name for each in status(bench.settings.path).partitions] == ["a", "b"]
+    assert verify(bench.settings.path).sound
+
+
+def test_printed_commands_repeat_the_options_of_the_storage_without_secrets(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    channel = make(tmp_path / "c", producers=["a"])
+    channel.hold("mine", 0, by="ann")
+    options = ["--storage", "durable=false", "--storage", "AWS_SECRET_ACCESS_KEY=hunter2"]
+    assert ran("why", channel.path, *options) == 0
+    shown = capsys.readouterr().out
+    assert f"strandline drop {channel.path} --storage durable=false mine" in shown
+    assert "hunter2" not in shown
+    assert typed(shown, "drop") == 0
+    assert ran("why", channel.path) == 0
+    assert "--storage" not in capsys.readouterr().out + str(explain(channel.path, 0))
+
+
+def test_drop_says_what_is_lost_of_a_hold_and_of_a_producer_that_is_gone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    channel = make(tmp_path / "c", producers=["a"])
+    channel.hold("mine", 5, by="ann@desk")
+    channel.producer("a")
+    assert ran("drop", channel.path, "mine", "--yes") == 0
+    told = capsys.readouterr().err
+    assert "mine holds 5 for ann@desk since 2" in told
+    assert "rows" not in told.lower()
+    monkeypatch.setattr(WriterSession, "is_dead", lambda self: True)
+    assert ran("drop", channel.path, "a", "--yes") == 0
+    told = capsys.readouterr().err
+    assert re.search("It was open in .*, which is gone", told)
+    assert "not committed are lost" in told
+
+
+def test_forget_says_that_a_sealed_channel_takes_no_partition_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bench = Bench(tmp_path, ordered())
+    bench.run((5, "a", 0), (5, "b", 0))
+    drop_partitions(bench.settings.path, ["b"])
+    bench.channel.seal()
+    assert ran("forget", bench.settings.path, "b", "--yes") == 0
+    told = capsys.readouterr().err
+    assert "The channel is sealed: if it delivers again, the ingest stops" in told
+    assert "joins as a new one" not in told
 
 
 def test_why_of_a_channel_with_corrections_names_who_is_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -126,7 +126,7 @@ def test_channels_of_producers(run: Any, tmp_path: Path) -> None:
     assert run("why", done.path) == {"open": False}
     assert run("why", done.path, 5)["holders"] == []
     assert run("drop", done.path, "a", "--yes")["frontier"] == []
-    assert run("hold", clock.path, "2026-01-01T00:00Z", "--yes")["done"].startswith("operator holds")
+    assert run("hold", clock.path, "2026-01-01T00:00Z", "--yes")["done"].startswith("strandline:operator holds")
     assert run("seal", clock.path, "--yes")["version"] == clock.version + 2
     run("compact", done.path)
     run("inspect", tmp_path / "none", code=3)

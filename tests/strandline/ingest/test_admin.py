@@ -46,7 +46,7 @@ def test_corrections_end_so_that_everything_can_close(tmp_path: Path) -> None:
     bench.run((1, "a", 0))
     drop_partitions(bench.settings.path, ["a"])
     assert bench.frontier() == [(-(1 << 63), 1)]
-    assert "the ingest itself, or an operator, holds" in status(bench.settings.path).explain()
+    assert "the ingest itself holds" in status(bench.settings.path).explain()
     assert end_corrections(bench.settings.path) is not None
     assert end_corrections(bench.settings.path) is None
     assert bench.frontier() == []

@@ -142,7 +142,7 @@ def test_it_ends_no_silence(tmp_path: Path) -> None:
     bench.run((at(-8), "a", 2), (at(999), "b", 2), now=1 + hour, to_end=True)
     (b,) = [p for p in status(bench.settings.path).partitions if p.name == "b"]
     assert (b.idle_since, b.last_ms, b.aside, b.future) == (1 + hour, 1, 1, 1)
-    assert "1 of its rows were set aside, dated in the future" in b.delivered
+    assert "1 of its rows was set aside, dated in the future" in b.delivered
 
 
 def test_it_lets_no_partition_join(tmp_path: Path) -> None:

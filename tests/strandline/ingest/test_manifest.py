@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from ingest_bench import SCHEMA, Bench
 from strandline.channel import Channel
-from strandline.ingest import IngestError, PolicyError, Settings, manifest
+from strandline.ingest import IngestError, PolicyError, Settings, cancel, manifest
 from strandline.time.arrow import time_field
 from strandline.time.domain import int64, product
 
@@ -108,6 +109,40 @@ def test_a_manifest_that_shrinks_is_refused(restart: bool, tmp_path: Path) -> No
     table(tmp_path / "m", ("a", 1, 2), ("a", 5, 3, 1))
     bench.restart()
     bench.run((1, "a", 1), (5, "a", 2), (5, "a", 3))
+    assert bench.frontier() == []
+
+
+@pytest.mark.parametrize(
+    ("given", "condition"),
+    [
+        ({("a", 1): 1, ("a", 3): 2, ("b", 1): 2}, "MANIFEST_SHRINKS"),
+        ({("a", 1): 1, ("a", 3): 3}, "MANIFEST_SHRINKS"),
+        ({("a", 1): 2, ("a", 3): 3, ("b", 1): 2}, "MANIFEST_CONTRADICTION"),
+        ({("a", 0): 1, ("a", 1): 1, ("a", 3): 3, ("b", 1): 2}, "MANIFEST_CONTRADICTION"),
+    ],
+)
+@pytest.mark.parametrize("corrections", [False, True])
+def test_a_refused_start_writes_nothing(given: Any, condition: str, corrections: bool, tmp_path: Path) -> None:
+    """So what was cancelled stays cancelled, and the start works with what was announced before, or more."""
+    announced = {("a", 1): 1, ("a", 3): 3, ("b", 1): 2}
+    bench = bench_of(tmp_path, announced, corrections=corrections)
+    bench.run((1, "a", 0), (3, "a", 1))
+    cancel(bench.settings.path, {("a", 3): 1, ("b", 1): 2})
+    before = DeltaTable(tmp_path / "manifest").version()
+    with pytest.raises(IngestError, match=condition):
+        bench_of(tmp_path, given, corrections=corrections)
+    assert DeltaTable(tmp_path / "manifest").version() == before
+    again = bench_of(tmp_path, {**announced, ("a", 9): 1}, corrections=corrections)
+    again.batch = bench.batch
+    again.run((3, "a", 2))
+    assert {name: held for name, held in again.holds().items() if held and name != "strandline:corrections"}.keys() == {"a"}
+
+
+def test_a_manifest_of_a_channel_that_is_gone_is_written_anew(tmp_path: Path) -> None:
+    bench_of(tmp_path, {("a", 1): 5}).run((1, "a", 0))
+    shutil.rmtree(tmp_path / "channel")
+    bench = bench_of(tmp_path, {("a", 1): 1})
+    bench.run((1, "a", 0))
     assert bench.frontier() == []
 
 

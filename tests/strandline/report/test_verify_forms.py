@@ -398,7 +398,22 @@ def test_a_damage_of_a_channel_that_is_being_written_is_said(tmp_path: Path) -> 
         found = verify(bench.settings.path, progress=commit).violation
     assert found is not None
     assert found.field.startswith("_ahead/")
-    assert found.found == "no file"
+    assert (found.found, found.condition) == ("no file", "STRANDLINE_PARKED_FILE_MISSING")
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_data_file_of_the_newest_version_that_is_gone_is_named_with_the_condition_of_readers(
+    known: bool, tmp_path: Path
+) -> None:
+    channel = filled(tmp_path / "c", n=(pa.int64(), [1]))
+    if not known:  # its commit was cleaned up
+        DeltaTable(channel.path).create_checkpoint()
+        for version in range(channel.version):
+            (tmp_path / "c" / commit_name(version)).unlink()
+    (tmp_path / "c" / channel.snapshot_files()[0].path).unlink()
+    found = verify(channel.path).violation
+    assert found is not None
+    assert (found.found, found.condition) == ("no file", "STRANDLINE_DATA_FILE_MISSING")
 
 
 @pytest.mark.parametrize("reads", [1, 2, 3])

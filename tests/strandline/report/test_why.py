@@ -143,7 +143,7 @@ def test_a_stuck_loop(tmp_path: Path) -> None:
         culprit = the_culprit(explain(asked.path, (0, 7)))
         assert (culprit.name, culprit.kind, culprit.channel) == ("query-1", "loop", loop.path)
         assert "rows still go round its loop: it has read all but at most 1 commit (2 rows) of" in culprit.what
-        assert "maxRounds" in culprit.release
+        assert "STRANDLINE_LOOP_UNBOUNDED, do first what" in culprit.release
     assert the_culprit(explain(loop.path, (5, 0))).name == "p"  # an epoch that the outside has not closed
 
 
@@ -342,7 +342,7 @@ def test_a_dead_query_in_between_is_said_to_be_dead(tmp_path: Path) -> None:
     send(events, "p", [3], [8])
     answer = explain(sums.path, 9)
     assert the_culprit(answer).name == "p"
-    assert f"In between wait: query query-1 of {sums.path} (its process is gone)." in str(answer)
+    assert f"These wait in between: query query-1 of {sums.path} (its process is gone)." in str(answer)
     assert "; then start the query again" in answer.holders[0].release
 
 

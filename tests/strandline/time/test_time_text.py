@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from strandline.errors import TimeError
 from strandline.time.domain import TimeDomain, int64, parse_domain, product, timestamp, uint64
+from strandline.time.path.steps import TruncateStep
 from strandline.time.time_text import parse_time
 
 DOMAINS = [int64, timestamp, product(at="timestamp", iter="int64"), parse_domain("lex(a int8, b product(c int64, d timestamp))")]
@@ -86,3 +87,12 @@ def test_the_least_time_has_a_word() -> None:
     assert uint64.format(0) == "0"
     pair = product(at="timestamp", iter="int64")
     assert pair.format(pair.minimum) == "(at=the beginning, iter=the beginning)"
+
+
+def test_the_start_of_the_first_window_is_shown_from_the_beginning() -> None:
+    [first] = TruncateStep(3_600_000_000, 0).least(timestamp, timestamp.minimum)
+    shown = timestamp.format(first)
+    assert (shown, parse_time(timestamp, shown)) == ("the beginning + 54775808 µs", first)
+    for after in (1, 365 * 86_400_000_000, 367 * 86_400_000_000):
+        time = timestamp.minimum + after
+        assert parse_time(timestamp, timestamp.format(time)) == time

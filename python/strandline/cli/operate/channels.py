@@ -16,6 +16,7 @@ from typing import Annotated
 import typer
 
 from strandline.channel import Channel, Log, ProducerState
+from strandline.channel.write.registrar import hold_of
 from strandline.cli import errors
 from strandline.cli.arguments import AsJson, ChannelPath, StorageOptions, Yes, confirmed, storage_of
 from strandline.cli.output import clean, done
@@ -23,9 +24,10 @@ from strandline.delta.storage import LOG_DIR
 from strandline.delta.store_errors import native
 from strandline.delta.table import open_delta, refuse_misread
 from strandline.ingest import drop_partitions, forget_partitions, rejoin_partitions, status
-from strandline.ingest.names import partition_name_problem
+from strandline.ingest.names import OWN_PREFIX, partition_name_problem
 from strandline.ingest.state.partition_state import PartitionState
 from strandline.ingest.state.registrar_state import RegistrarState, held_names, own_names
+from strandline.report.ailments import moment
 from strandline.report.holders import Describer
 from strandline.shell_words import drop_command
 from strandline.time.domain import timestamp
@@ -33,7 +35,8 @@ from strandline.time.time_text import parse_time
 
 __all__ = ["compact", "drop", "forget", "hold", "rejoin"]
 
-OPERATOR = "operator"
+OPERATOR = f"{OWN_PREFIX}operator"
+"""The name of a hold. No partition can have it."""
 
 
 def hold(
@@ -42,7 +45,7 @@ def hold(
     name: Annotated[
         str | None,
         typer.Option(
-            "--as", help="The name of the producer that holds it (default: operator, or operator-2, … once it is taken)."
+            "--as", help="The name of the producer that holds it (default: one that no partition of an ingest can have)."
         ),
     ] = None,
     yes: Yes = False,
@@ -53,6 +56,12 @@ def hold(
     channel = Channel.open(path, storage_of(storage))
     wanted = parse_time(channel.domain, time, "TIME")
     shown = channel.domain.format(wanted)
+    if name is not None and not channel.sealed and RegistrarState.of(channel.progress).entries:
+        told = (
+            f"If the ingest gets a partition {name!r}, it stops, until the hold is dropped and then forgotten. Leave --as out "
+            "for a name that no partition can have."
+        )
+        typer.echo(clean(told), err=True)
     name = _free_name(channel, name)
     confirmed(
         f"{clean(channel.path)}: the producer {clean(name)!r} will hold {shown}. Until it is dropped, no result at or after "
@@ -89,19 +98,11 @@ def drop(
             typer.echo(clean(f"{kind} {name} has ended before: it holds nothing, and there is nothing to drop."), err=True)
             continue
         (partitions if kind == "partition" else producers).append(name)
-        held = ", ".join(map(channel.domain.format, state.holds)) or "nothing"
-        where = "and is open nowhere" if state.owner is None else f"and is open in {state.owner}"
-        line_ = f"{kind} {name} holds {held}, {where}."
-        typer.echo(clean(line_), err=True)
+        typer.echo(clean(_holding(channel, kind, name, state)), err=True)
     if ended and not partitions and not producers:
         done(channel, channel.version, f"nothing was dropped, because it had ended before: {', '.join(ended)}", as_json=as_json)
         return
-    lost = (
-        "Rows that a producer has not committed are lost: its session is fenced, and it can write nothing any more. Rows that a "
-        "dropped partition still delivers are set aside as late. Times that only these hold close at once, so results without "
-        "those rows come out. This cannot be taken back."
-    )
-    typer.echo(lost, err=True)
+    typer.echo(_lost([channel.producers[name] for name in producers], partitions), err=True)
     dropped = [name for name in dict.fromkeys(names) if name not in ended]
     confirmed(f"Drop {clean(', '.join(dropped))} in {clean(channel.path)}?", yes=yes, as_json=as_json)
     version = channel.version
@@ -157,9 +158,14 @@ def forget(
     options = storage_of(storage)
     channel = Channel.open(path, options)
     which = f"{len(names)} partitions" if names else "every dead partition"
+    again = (
+        "The channel is sealed: if it delivers again, the ingest stops, until its rows are left out of the stream."
+        if channel.sealed
+        else "If it delivers again, it joins as a new one does."
+    )
     lost = (
-        "A forgotten partition is not shown any more. If it delivers again, it joins as a new one does. A reader that does "
-        "not know version 3 of the protocol cannot read the channel's later commits. This cannot be taken back."
+        f"A forgotten partition is not shown any more. {again} A reader that does not know version 3 of the protocol cannot read "
+        "the channel's later commits. This cannot be taken back."
     )
     typer.echo(lost, err=True)
     confirmed(f"Forget {which} of {clean(channel.path)}?", yes=yes, as_json=as_json)
@@ -218,6 +224,30 @@ def _free_name(channel: Channel, wanted: str | None) -> str:
         held = ", ".join(map(channel.domain.format, taken[wanted].holds)) or "nothing"
         raise errors.producer_exists(channel.path, wanted, held)
     return wanted
+
+
+def _holding(channel: Channel, kind: str, name: str, state: ProducerState) -> str:
+    """Return what a producer holds, and where it is open, as a sentence."""
+    held = ", ".join(map(channel.domain.format, state.holds)) or "nothing"
+    hold = hold_of(state.state)
+    if hold is not None:
+        return f"{name} holds {held} for {hold.by} since {moment(hold.at)} (strandline hold)."
+    if state.owner is None:
+        return f"{kind} {name} holds {held}, and is open nowhere."
+    if state.owner.is_dead():
+        return f"{kind} {name} holds {held}. It was open in {state.owner}, which is gone."
+    return f"{kind} {name} holds {held}, and is open in {state.owner}."
+
+
+def _lost(producers: list[ProducerState], partitions: list[str]) -> str:
+    """Return what is lost when producers and partitions are dropped. A hold has no rows."""
+    told = []
+    if any(hold_of(state.state) is None for state in producers):
+        told.append("Rows that a producer has not committed are lost: its session is fenced, and it can write nothing any more.")
+    if partitions:
+        told.append("Rows that a dropped partition still delivers are set aside as late.")
+    closes = "Times that only these hold close at once, so results "
+    return " ".join([*told, f"{closes}{'without those rows ' if told else ''}come out. This cannot be taken back."])
 
 
 def _known(channel: Channel, name: str) -> ProducerState:

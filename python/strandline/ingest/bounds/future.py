@@ -175,8 +175,9 @@ def future_warning(path: str, late_path: str, bound: FutureBound, found: FutureR
     shown = ", ".join(f"{name} ({rows})" for name, rows in most)
     more = f" and {len(by) - _SHOWN} more" if len(by) > _SHOWN else ""
     greatest, clock = timestamp.format(found.time), timestamp.format(found.clock_ms * 1000)
+    are, they = ("is", "It was") if found.rows == 1 else ("are", "They were")
     text = (
-        f"{path}: {found.rows} of {read} rows are dated more than {bound} ahead of the clock, which showed {clock}. They were "
+        f"{path}: {found.rows} of {read} rows {are} dated more than {bound} ahead of the clock, which showed {clock}. {they} "
         f"set aside in {late_path} as 'time in the future', and moved nothing. By partition: {shown}{more}. The greatest time is "
         f"{greatest}, of partition {found.partition}. "
     )

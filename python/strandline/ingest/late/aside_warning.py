@@ -41,9 +41,9 @@ def aside_warning(
     """
     shown = rows_by_reason(by, examples)
     advice = " ".join(_advice(path, late_path, by, rejoin, idle))
-    return printable(
-        f"{path}: {sum(by.values())} of {read} rows were set aside in {late_path}, and are in no result. {shown}. {advice}"
-    )
+    rows = sum(by.values())
+    are, is_in = ("was", "is") if rows == 1 else ("were", "are")
+    return printable(f"{path}: {rows} of {read} rows {are} set aside in {late_path}, and {is_in} in no result. {shown}. {advice}")
 
 
 def _advice(

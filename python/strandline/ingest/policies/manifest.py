@@ -7,11 +7,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from strandline.channel import Channel
 from strandline.ingest.policies import errors
 from strandline.ingest.policies.arguments import quote
 from strandline.ingest.policies.manifest_table import ManifestTable, manifest_rows, rewrite, with_cancelled_of
 from strandline.ingest.policies.policy import IngestColumns, Observation, Policy
 from strandline.ingest.state.manifest_state import ManifestState
+from strandline.ingest.state.partition_state import PartitionState
+from strandline.ingest.state.registrar_state import RegistrarState
 from strandline.time.antichain import Antichain
 from strandline.time.domain import Time
 
@@ -49,7 +52,8 @@ class Manifest(Policy):
     def save(self, path: str, settings: IngestColumns) -> None:
         """Write a manifest that was given as rows to the Delta table ``path``, unless it is there already.
 
-        What was cancelled there meanwhile stays cancelled.
+        What was cancelled there meanwhile stays cancelled. Raises :class:`IngestError` before anything is written if the
+        channel's ingest has gone by a manifest that this one contradicts.
         """
         if isinstance(self.expected, str):
             return
@@ -58,7 +62,10 @@ class Manifest(Policy):
 
         def changed(there: pa.Table | None) -> pa.Table | None:
             rows = given if there is None else with_cancelled_of(given, there, time, partition, domain)
-            return None if there is not None and _same(there, rows) else rows
+            if there is not None and _same(there, rows):
+                return None
+            _check_rows(path, settings, there, given, rows)
+            return rows
 
         rewrite(path, settings.storage, changed)
         self.expected = path
@@ -109,7 +116,7 @@ class Manifest(Policy):
         announced, name, domain = self.table, seen.partition, self.domain
         counted = ManifestState.of(name, state)
         known = None if counted.held is None else Antichain.from_json(domain, counted.held)
-        self._check_announced(name, counted, known)
+        _check_announced(announced, name, counted, known)
         held = known
         if seen.held is not None:
             held = Antichain(domain, seen.held)
@@ -132,26 +139,48 @@ class Manifest(Policy):
             **({"cancelled": counted.cancelled} if counted.cancelled else {}),
         }
 
-    def _check_announced(self, name: str, counted: ManifestState, held: Iterable[Time] | None) -> None:
-        """Raise when fewer rows are announced than before, or when more rows are expected for times that were complete."""
-        if held is None or counted.total is None or counted.done is None:
-            return
-        announced = self.table
-        done, total, left = announced.announced_before(name, held), announced.total(name), announced.left_before(name, held)
-        was = left if counted.left is None else counted.left
-        if announced.grows:  # a wrong announcement is taken back by a row with the opposite count
-            done, total = counted.done, counted.total
-        if total < counted.total or done < counted.done:
-            raise errors.manifest_shrinks_in_total(announced.path, total, name, done, counted.total, counted.done)
-        if done > counted.done:
-            raise errors.manifest_contradiction_announced(announced.path, done, name, counted.done)
-        if left > was:
-            raise errors.manifest_contradiction_expected(announced.path, left, name, was)
-
     def arguments(self) -> list[str]:
         if not isinstance(self.expected, str):
             raise errors.manifest_invalid_text()
         return [quote(self.expected)] + ([f"cancelled={quote(self.cancelled)}"] if self.cancelled else [])
+
+
+def _check_rows(path: str, settings: IngestColumns, there: pa.Table | None, given: pa.Table, rows: pa.Table) -> None:
+    """Raise as the ingest's next batch would if ``rows`` were written. They are what is given, with what was cancelled."""
+    if not Channel.exists(settings.path, settings.storage):
+        return
+    progress = Channel.open(settings.path, settings.storage).progress
+    if not RegistrarState.of(progress).entries:
+        return
+    table = ManifestTable(path, settings.time, settings.partition, settings.domain, settings.storage)
+    if there is not None and {settings.time, *settings.partition} <= {*there.column_names}:
+        table.go_by(there)
+    names = {*table.partitions()}
+    table.go_by(given)
+    table.go_by(rows)
+    for name in names.union(table.partitions()):
+        known = progress.get(name)
+        own = None if known is None else PartitionState.of(name, known.state).own
+        if isinstance(own, dict) and "held" in own:
+            counted = ManifestState.of(name, own)
+            held = None if counted.held is None else Antichain.from_json(settings.domain, counted.held)
+            _check_announced(table, name, counted, held)
+
+
+def _check_announced(announced: ManifestTable, name: str, counted: ManifestState, held: Iterable[Time] | None) -> None:
+    """Raise when fewer rows are announced than before, or when more rows are expected for times that were complete."""
+    if held is None or counted.total is None or counted.done is None:
+        return
+    done, total, left = announced.announced_before(name, held), announced.total(name), announced.left_before(name, held)
+    was = left if counted.left is None else counted.left
+    if announced.grows:  # a wrong announcement is taken back by a row with the opposite count
+        done, total = counted.done, counted.total
+    if total < counted.total or done < counted.done:
+        raise errors.manifest_shrinks_in_total(announced.path, total, name, done, counted.total, counted.done)
+    if done > counted.done:
+        raise errors.manifest_contradiction_announced(announced.path, done, name, counted.done)
+    if left > was:
+        raise errors.manifest_contradiction_expected(announced.path, left, name, was)
 
 
 def _same(a: pa.Table, b: pa.Table) -> bool:

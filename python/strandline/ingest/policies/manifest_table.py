@@ -88,10 +88,15 @@ class ManifestTable:
         first = self._version < 0
         with native(self.path, self._storage):
             rows = pa.table(table.to_pyarrow_table())
+        changed = self.go_by(rows)
+        self._version = table.version()
+        return None if first else changed
+
+    def go_by(self, rows: pa.Table) -> set[str]:
+        """Take these rows for those of the table, which are compared with the former ones. Return the changed partitions."""
         full, left = self._read(rows)
         self._check_names(left)
-        changed = None if first else self._compare(full, left)
-        self._version = table.version()
+        changed = self._compare(full, left)
         self._full, self._left = full, left
         self._sorted, self._sums = {}, {}
         return changed

@@ -80,7 +80,10 @@ class ObservationColumns(NamedTuple):
 
 
 class IngestColumns(Protocol):
-    """What a policy may know about the ingest that it serves: the rows' columns, the times' domain, and the storage."""
+    """What a policy may know about its ingest: the channel's path, the rows' columns, the times' domain, and the storage."""
+
+    @property
+    def path(self) -> str: ...
 
     @property
     def time(self) -> str: ...

@@ -25,7 +25,7 @@ from strandline.report.soundness.bounds_checks import bounds_of_rows, check_boun
 from strandline.report.soundness.log_checks import CommitFiles, LogState
 from strandline.report.soundness.span_checks import SpanCounts, spans_found
 from strandline.report.soundness.stats_columns import StatsColumns, countable
-from strandline.report.soundness.verification import refused, violated
+from strandline.report.soundness.verification import DATA_FILE_MISSING, refused, violated
 from strandline.time.domain import Time
 
 __all__ = ["FileCounts", "check_file", "check_files"]
@@ -60,7 +60,7 @@ def check_files(channel: Channel, state: LogState, counts: FileCounts, told: Cal
             told(counts.files, whole)
             if store.size(file.path) is None:
                 if file.path in active:
-                    violated(each.commit.version, file.path, "no file", "a data file of the newest version")
+                    violated(each.commit.version, file.path, "no file", "a data file of the newest version", DATA_FILE_MISSING)
                 gone = True
                 continue
             table = check_file(channel, store, each.commit.version, file, each.columns, counts)
@@ -91,7 +91,7 @@ def check_files(channel: Channel, state: LogState, counts: FileCounts, told: Cal
         if file.path in known:
             continue
         if store.size(file.path) is None:  # its commit was cleaned up
-            violated(None, file.path, "no file", "a data file of the newest version")
+            violated(None, file.path, "no file", "a data file of the newest version", DATA_FILE_MISSING)
         columns = state.stats_columns.get(file.path)
         counts.rows += check_file(channel, store, None, file, channel.schema.names, counts, columns).num_rows
         counts.files += 1
@@ -106,15 +106,17 @@ def check_file(
     columns: Iterable[str],
     counts: FileCounts,
     stated: StatsColumns | None = None,
+    missing: str = DATA_FILE_MISSING,
 ) -> pa.Table:
     """Read a data file with all its checksums, and return its rows as the channel has them.
 
-    ``stated`` has its statistics if only a checkpoint states them, and in columns.
+    ``stated`` has its statistics if only a checkpoint states them, and in columns. ``missing`` is the condition with which
+    readers refuse it once it is gone.
     """
     allowed = set(columns) | set(channel.schema.names)
     if (size := store.size(file.path)) != file.size:
         violated(version, file.path, f"{size} bytes", f"{file.size} bytes")
-    with refused(version, file.path, "a data file that can be read, with the rows and columns of the log"):
+    with refused(version, file.path, "a data file that can be read, with the rows and columns of the log", missing):
         with open_parquet(store, file.path, file.size, file.rows) as opened:
             found, metadata = opened.schema_arrow, opened.metadata
         names = list(found.names)

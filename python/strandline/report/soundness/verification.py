@@ -9,7 +9,10 @@ from typing import Any, NoReturn
 
 from strandline.errors import StrandlineError, printable
 
-__all__ = ["Verification", "Violated", "Violation", "refused", "violated"]
+__all__ = ["DATA_FILE_MISSING", "Verification", "Violated", "Violation", "refused", "violated"]
+
+DATA_FILE_MISSING = "STRANDLINE_DATA_FILE_MISSING"
+"""The condition with which streaming readers refuse a data file that is gone."""
 
 _MOST_SHOWN = 500
 
@@ -105,18 +108,21 @@ class Violated(Exception):  # noqa: N818 - it ends a verification, and is no err
         self.violation = violation
 
 
-def violated(version: int | None, field: str, found: object, expected: object) -> NoReturn:
-    """End the verification with a violation that no reader notices."""
-    raise Violated(Violation(version, field, _shown(found), _shown(expected)))
+def violated(version: int | None, field: str, found: object, expected: object, condition: str | None = None) -> NoReturn:
+    """End the verification with a violation. Without a condition, no reader notices it."""
+    raise Violated(Violation(version, field, _shown(found), _shown(expected), condition))
 
 
 @contextmanager
-def refused(version: int | None, field: str, expected: str) -> Iterator[None]:
-    """End the verification where a reader's own check refuses something, or a file is gone."""
+def refused(version: int | None, field: str, expected: str, missing: str | None = None) -> Iterator[None]:
+    """End the verification where a reader's own check refuses something, or a file is gone.
+
+    ``missing`` is the condition with which readers refuse a file that is gone.
+    """
     try:
         yield
     except FileNotFoundError as error:
-        raise Violated(Violation(version, field, "no file", expected)) from error
+        raise Violated(Violation(version, field, "no file", expected, missing)) from error
     except StrandlineError as error:
         if error.condition == "STRANDLINE_STORAGE_FAILED":
             raise

@@ -39,6 +39,7 @@ _LOG_FILES = re.compile(
 )
 _NAMED = re.compile(r"[^\s,]+\.(?:parquet|json|crc)")
 _CRC_FILES = re.compile(r"\d{20}\.crc")
+_PARKED_MISSING = "STRANDLINE_PARKED_FILE_MISSING"
 
 Told = Callable[[str, int, int], None]
 
@@ -321,6 +322,6 @@ def _check_states(channel: Channel, counts: FileCounts) -> None:
 
 def _check_parked(channel: Channel, file: DataFile, counts: FileCounts) -> None:
     if channel.log.store.size(file.path) is None:
-        violated(channel.version, file.path, "no file", "rows that wait beyond maxAhead")
-    table = check_file(channel, channel.log.store, channel.version, file, channel.schema.names, counts)
+        violated(channel.version, file.path, "no file", "rows that wait beyond maxAhead", _PARKED_MISSING)
+    table = check_file(channel, channel.log.store, channel.version, file, channel.schema.names, counts, missing=_PARKED_MISSING)
     counts.files, counts.rows = counts.files + 1, counts.rows + table.num_rows
