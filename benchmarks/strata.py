@@ -2,11 +2,11 @@
 
     python benchmarks/strata.py [--paths 10000] [--length 10] [--ticks 4] [--turns 3] [--rounds 40]
 
-Edges are many paths. Two programs take turns with plain loops that compute the same: the transitive closure, and three strata over it
-(how many each node reaches, which nodes reach many, which do not). The plain loops are semi-naive and write a checkpoint every
-fifth round, as GraphFrames does. Then a tick that adds 1 % of the edges to a closure that is kept for good, beside the closure of
-all edges anew. Last, a round of a closure over one path beside a batch of an ordinary query, which filters and writes a channel. A
-figure of ours is the time from a query's first batch to its last.
+Edges are many paths. Two programs take turns with plain loops that compute the same: the transitive closure, and three strata
+over it (how many each node reaches, which nodes reach many, which do not). The plain loops are semi-naive and write a checkpoint
+every fifth round, as GraphFrames does. Then a tick that adds 1 % of the edges to a closure that is kept for good, beside the
+closure of all edges anew. Last, a round of a closure over one path beside a batch of an ordinary query, which aggregates and
+writes a channel. A figure of ours is the time from a query's first batch to its last.
 """
 
 from __future__ import annotations

@@ -19,6 +19,8 @@ __all__ = ["AGGREGATED", "Aggregator", "aggregators_of", "given_schema", "with_a
 AGGREGATED = "_aggregated"
 """The column with the values of the superstep before, in the rows for vertices."""
 _PART = "_part"
+_PARTS = 128
+"""Into how many parts the vertices are divided. It is part of the plan, whose state has it."""
 _FUNCTIONS = {"sum": F.sum, "min": F.min, "max": F.max, "count": F.count}
 
 
@@ -65,9 +67,7 @@ def given_schema(aggregators: Mapping[str, Aggregator]) -> StructType:
     return StructType([StructField(name, each.kind) for name, each in aggregators.items()])
 
 
-def with_aggregated(
-    rows: DataFrame, given: DataFrame, aggregators: Mapping[str, Aggregator], *, vertex: str, parts: int
-) -> DataFrame:
+def with_aggregated(rows: DataFrame, given: DataFrame, aggregators: Mapping[str, Aggregator], *, vertex: str) -> DataFrame:
     """Return the rows for vertices with the values over all vertices of the superstep before, at the same time.
 
     Each part of the vertices gets a copy of the values, so that no task has all vertices.
@@ -77,12 +77,11 @@ def with_aggregated(
         given: What vertices gave, at the times at which it comes round.
         aggregators: The aggregators.
         vertex: The column with the vertex's id.
-        parts: Into how many parts the vertices are divided.
     """
     columns = [_FUNCTIONS[each.function](F.col(quoted(name))).alias(name) for name, each in aggregators.items()]
     whole = given.groupBy("time").agg(*columns)
     value = F.struct(*(F.col(quoted(name)) for name in aggregators)).alias(AGGREGATED)
-    numbers = F.array(*(F.lit(part).cast("bigint") for part in range(parts)))
+    numbers = F.array(*(F.lit(part).cast("bigint") for part in range(_PARTS)))
     copies = whole.select(F.col("time"), value, F.explode(numbers).alias(_PART))
-    mine = rows.select("*", F.pmod(F.xxhash64(F.col(quoted(vertex))), F.lit(parts)).alias(_PART))
+    mine = rows.select("*", F.pmod(F.xxhash64(F.col(quoted(vertex))), F.lit(_PARTS)).alias(_PART))
     return mine.join(copies, ["time", _PART], "left").drop(_PART)

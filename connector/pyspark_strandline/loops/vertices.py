@@ -197,8 +197,7 @@ def pregel(
     time = _checked_inputs(given, vertex)
     rows = _for_vertices(given, loop[_MESSAGES], message, vertex=vertex, time=time)
     if aggregators:
-        parts = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
-        rows = with_aggregated(rows, loop[_AGGREGATES], aggregators, vertex=vertex, parts=parts)
+        rows = with_aggregated(rows, loop[_AGGREGATES], aggregators, vertex=vertex)
     processor = _Vertices(program, rows.schema[_INPUT].dataType, message, kind)
     out = process(rows, processor, key=vertex)
     flat, places = _flat(out, vertex, message, result, list(aggregators))

@@ -106,7 +106,8 @@ def met(
         raise errors.meet_invalid_domains(domain, others_domain)
     keys = _checked_on(left, right, on, time.name, other.name)
     rest = [name for name in right.columns if name not in (other.name, *keys.values())]
-    if how == "inner" and (twice := [name for name in rest if name in left.columns]):
+    own = {name.lower() for name in left.columns}  # Delta does not look at the case
+    if how == "inner" and (twice := [name for name in rest if name.lower() in own]):
         raise errors.meet_invalid_columns(twice)
     a = _Side(_LEFT, time.name, list(keys), [name for name in left.columns if name not in (time.name, *keys)])
     b = _Side(_RIGHT, other.name, list(keys.values()), rest if how == "inner" else [])

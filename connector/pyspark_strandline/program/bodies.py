@@ -16,7 +16,7 @@ from pyspark_strandline.operators.meet import Keep, met
 from pyspark_strandline.operators.operator_marker import MARK
 from pyspark_strandline.program.expressions import column_of
 from pyspark_strandline.program.functions import folded, mapped
-from pyspark_strandline.program.slots import TIME
+from pyspark_strandline.program.slots import RESERVED, TIME
 from pyspark_strandline.schema import quoted
 from strandline.program.plan import Aggregate, Distinct, Except, Fold, Map, Meet, Node, Read, Select, Top, Union, Where
 
@@ -27,7 +27,9 @@ __all__ = ["Bodies", "Rows"]
 
 _TICK = 1
 """The number of coordinates of a time that are its tick."""
-_KEY, _ROW, _ROWS = "_key", "_row", "_rows"
+_KEY, _ROW, _ROWS = (f"{RESERVED}{name}" for name in ("key", "row", "rows"))
+_PARTS = 128
+"""In how many parts what is kept for good is read anew in each tick. It is part of the plan, whose state has it."""
 
 
 class Rows(NamedTuple):
@@ -50,12 +52,11 @@ class Bodies:
     Args:
         read: Returns the rows of a relation, as this stratum reads them.
         ticks: Returns a row at the beginning of the stratum for each tick that has rows at all.
-        parts: In how many parts what is kept for good is read anew in each tick.
         place: The place of the rule, for errors.
     """
 
-    def __init__(self, read: Callable[[str], Rows], ticks: Callable[[], DataFrame], parts: int, place: str) -> None:
-        self._read, self._ticks, self._parts, self._place = read, ticks, parts, place
+    def __init__(self, read: Callable[[str], Rows], ticks: Callable[[], DataFrame], place: str) -> None:
+        self._read, self._ticks, self._place = read, ticks, place
 
     def of(self, node: Node) -> Rows:
         """Return the rows of a node."""
@@ -93,8 +94,8 @@ class Bodies:
         if rows.keep == "within":
             return rows.df
         columns = [F.col(quoted(name)) for name in rows.df.columns if name != TIME]
-        part = F.pmod(F.xxhash64(*columns), F.lit(self._parts)).alias(_KEY)
-        parts = F.array(*(F.lit(each).cast("bigint") for each in range(self._parts)))
+        part = F.pmod(F.xxhash64(*columns), F.lit(_PARTS)).alias(_KEY)
+        parts = F.array(*(F.lit(each).cast("bigint") for each in range(_PARTS)))
         ticks = self._ticks().select(F.col(TIME), F.explode(parts).alias(_KEY))
         return met(rows.df.select("*", part), ticks, _KEY, within=_TICK, keep=("always", "within")).drop(_KEY)
 

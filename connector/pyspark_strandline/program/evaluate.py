@@ -13,11 +13,12 @@ from pyspark.sql import functions as F
 from pyspark_strandline.loops.loop import Loop, read_loop
 from pyspark_strandline.operators.completion import hold
 from pyspark_strandline.operators.meet import Keep, distinct_for_good
+from pyspark_strandline.operators.operator_marker import MARK
 from pyspark_strandline.operators.time_functions import project
 from pyspark_strandline.program import errors
 from pyspark_strandline.program.bodies import Bodies, Rows
-from pyspark_strandline.program.slots import RELATION, TIME, Slots
-from pyspark_strandline.program.wiring import NEXT, TICKS, Wiring
+from pyspark_strandline.program.slots import RELATION, RESERVED, TIME, Slots
+from pyspark_strandline.program.wiring import NEXT, ROUND, TICKS, Wiring
 from pyspark_strandline.schema import quoted
 from strandline.channel import Channel
 from strandline.program import Program
@@ -33,6 +34,8 @@ __all__ = ["Buffering", "evaluate"]
 Buffering = Literal["none", "stratum", "tick"]
 _TICK = "tick"
 _OUTER, _TO = "_outer", "_to"
+_PROGRAM = "strandline.program"
+"""The property of the loop's channels that says which program they are of."""
 
 
 def evaluate(
@@ -65,7 +68,8 @@ def evaluate(
         A writer with format and options set. Give it a checkpoint and start it. A checkpoint belongs to one program.
 
     Raises:
-        ProgramError: As for :meth:`strandline.program.Program.plan`; an input has no channel, or one with other columns.
+        ProgramError: As for :meth:`strandline.program.Program.plan`; an input has no channel, or one with other columns; the
+            folder has the channels of another program (``STRANDLINE_PROGRAM_DIFFERS``).
 
     ``evaluate(spark, program, {"edge": "/lake/edge"}, "/lake/reach")``
     """
@@ -75,6 +79,7 @@ def evaluate(
         raise errors.option_invalid_buffering(buffering)
     if str(spark.conf.get("spark.sql.ansi.enabled")).lower() != "true":
         raise errors.program_session_invalid()
+    _check(plan)
     opened = _opened(plan, inputs, plain)
     paths = {name: channel.path for name, channel in opened.items()}
     folder = os.fspath(path).rstrip("/")
@@ -82,9 +87,18 @@ def evaluate(
     domain = Lex(((_TICK, parse_domain(plan.tick)), ("stratum", int64), ("iter", int64)))
     feedback = wiring.feedback(domain)
     slots = Slots(wiring.schemas)
+    form = _form(plan, buffering)
+    _check_folder(f"{folder}/{ROUND}", form, plain)
     for name, (own, _) in feedback.items():
-        schema = slots.schema(own)
-        Channel.create(f"{folder}/{name}", schema, time=TIME, producers=["loop"], storage_options=plain, exist_ok=True)
+        Channel.create(
+            f"{folder}/{name}",
+            slots.schema(own),
+            time=TIME,
+            producers=["loop"],
+            storage_options=plain,
+            exist_ok=True,
+            configuration={_PROGRAM: form},
+        )
         paths[name] = f"{folder}/{name}"
     loop = read_loop(
         spark,
@@ -93,11 +107,10 @@ def evaluate(
         domain=domain,
         storage=storage,
         **options,
-        form=_form(plan, buffering),
+        form=form,
         passing=json.dumps(wiring.passing() if buffering != "stratum" else []),
     )
-    parts = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
-    rows = _Query(wiring, slots, loop, {name: opened[name].time_column for name in opened}, parts, buffering).routed()
+    rows = _Query(wiring, slots, loop, {name: opened[name].time_column for name in opened}, buffering).routed()
     results = [relation.name for relation in plan.relations.values() if not relation.is_input]
     targets: dict[str, str | None] = {**dict.fromkeys(feedback), **{name: f"{folder}/{name}" for name in results}}
     columns = {name: slots.of[name] for name in results}
@@ -107,11 +120,8 @@ def evaluate(
 class _Query:
     """The DataFrame of a program: what its rules give, each row once, and where it goes."""
 
-    def __init__(
-        self, wiring: Wiring, slots: Slots, loop: Loop, times: Mapping[str, str], parts: int, buffering: Buffering
-    ) -> None:
-        self._wiring, self._slots, self._loop, self._times = wiring, slots, loop, times
-        self._parts, self._buffering = parts, buffering
+    def __init__(self, wiring: Wiring, slots: Slots, loop: Loop, times: Mapping[str, str], buffering: Buffering) -> None:
+        self._wiring, self._slots, self._loop, self._times, self._buffering = wiring, slots, loop, times, buffering
 
     def routed(self) -> DataFrame:
         """Return all new rows of all relations, with the names of the channels that get them in the column ``_to``."""
@@ -140,7 +150,7 @@ class _Query:
             keep: Keep = "always" if wiring.relations[name].keep == "always" else "within"
             return Rows(self._read(name, rule.stratum), keep, is_set=not wiring.is_read_at_once(name, rule.stratum))
 
-        bodies = Bodies(read, lambda: self._read(TICKS, rule.stratum), self._parts, rule.place)
+        bodies = Bodies(read, lambda: self._read(TICKS, rule.stratum), rule.place)
         each = [bodies.of(node) for node in _branches(rule.body)]
         # Of a relation that is kept for good, a row belongs to the tick at which it holds first.
         frames = [rows.df if is_kept else bodies.in_tick(rows) for rows in each]
@@ -196,7 +206,7 @@ def _opened(
     unknown = [name for name in inputs if name not in {relation.name for relation in known}]
     if unknown:
         raise errors.program_rows_invalid_channel_unknown(unknown, [relation.name for relation in known])
-    found = {}
+    found: dict[str, Channel] = {}
     for relation in known:
         path = inputs.get(relation.name, relation.path)
         if path is None:
@@ -208,11 +218,33 @@ def _opened(
         wrong = {f.name: (f.type, have.get(f.name)) for f in relation.schema if have.get(f.name) != f.type}
         if wrong:
             raise errors.program_rows_invalid_channel_columns(relation.name, channel.path, wrong)
+        for name, other in found.items():
+            if other.table_id == channel.table_id:
+                raise errors.program_rows_invalid_channel_twice(name, relation.name, channel.path)
         found[relation.name] = channel
-    for relation in plan.relations.values():
-        if TIME in relation.schema.names:
-            raise errors.column_reserved_by_program(relation.name, TIME)
     return found
+
+
+def _check(plan: ProgramPlan) -> None:
+    """Raise for a program without rules, and for names that channels and columns cannot have. Spark does not look at the case."""
+    for relation in plan.relations.values():
+        if relation.name.startswith("_"):
+            raise errors.column_reserved_by_program_channel(relation.name)
+        for name in relation.schema.names:
+            if name.lower() == TIME or name.lower().startswith((RESERVED, MARK)):
+                raise errors.column_reserved_by_program(relation.name, name)
+    if not plan.rules:
+        raise errors.program_rows_invalid_no_rules(plan.name)
+
+
+def _check_folder(path: str, form: str, storage: Mapping[str, str] | None) -> None:
+    """Raise if the channels of a folder are of another program, or of another form of this one."""
+    if not Channel.exists(path, storage):
+        return
+    had, now = json.loads(Channel.open(path, storage).properties.get(_PROGRAM, "{}")), json.loads(form)
+    differs = [what for what in now if had.get(what) != now[what]]
+    if differs:
+        raise errors.program_differs(os.path.dirname(path), differs[0], had.get(differs[0]), now[differs[0]])
 
 
 def _form(plan: ProgramPlan, buffering: Buffering) -> str:

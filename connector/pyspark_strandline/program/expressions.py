@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -69,6 +69,6 @@ def column_of(expression: Expression, schema: pa.Schema) -> SparkColumn:
 def _literal(value: Any) -> SparkColumn:
     """Return a constant. A moment is one whatever the session's time zone is."""
     if isinstance(value, datetime):
-        moment = value.astimezone(timezone.utc)
-        return F.timestamp_micros(F.lit(round((moment - datetime(1970, 1, 1, tzinfo=timezone.utc)).total_seconds() * 1_000_000)))
+        since = value - datetime(1970, 1, 1, tzinfo=timezone.utc)
+        return F.timestamp_micros(F.lit(since // timedelta(microseconds=1)))
     return F.lit(value)

@@ -13,6 +13,7 @@ from pyspark.sql.types import ArrayType, StructField, StructType
 
 from pyspark_strandline.operators.completion import on_complete
 from pyspark_strandline.program.expressions import spark_type
+from pyspark_strandline.program.slots import RESERVED
 from pyspark_strandline.schema import quoted
 from strandline.program.local.evaluate import rows_of
 from strandline.program.plan import Fold, Map
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 __all__ = ["folded", "mapped"]
+
+_ROW = f"{RESERVED}row"
 
 
 def mapped(df: DataFrame, node: Map, time: str, place: str) -> DataFrame:
@@ -38,8 +41,8 @@ def mapped(df: DataFrame, node: Map, time: str, place: str) -> DataFrame:
     call.__annotations__ = {"rows": pa.Array, "return": pa.Array}  # the annotations here are texts, which Spark does not resolve
     function = arrow_udf(call, ArrayType(StructType(fields)))  # type: ignore[call-overload]  # its type of function has a default
     given = F.struct(*(F.col(quoted(name)) for name in node.child.schema.names))
-    each = df.select(F.col(quoted(time)), F.explode(function(given)).alias("_row"))
-    return each.select(F.col(quoted(time)), *(F.col("_row").getField(name).alias(name) for name in node.schema.names))
+    each = df.select(F.col(quoted(time)), F.explode(function(given)).alias(_ROW))
+    return each.select(F.col(quoted(time)), *(F.col(_ROW).getField(name).alias(name) for name in node.schema.names))
 
 
 def folded(df: DataFrame, node: Fold, time: str, place: str) -> DataFrame:

@@ -15,12 +15,14 @@ from strandline.time.arrow import time_field
 from strandline.time.domain import TimeDomain
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
-__all__ = ["RELATION", "TIME", "Slots"]
+__all__ = ["RELATION", "RESERVED", "TIME", "Slots"]
 
 TIME, RELATION = "time", "relation"
 """The columns of a row beside its slots: when it holds, and of which relation it is."""
+RESERVED = "_program_"
+"""How columns begin that a plan makes for itself."""
 _SHORT = {"timestamp[us, tz=UTC]": "timestamp", "date32[day]": "date"}
 
 
@@ -63,7 +65,7 @@ class Slots:
         """Return the rows of a relation in slots, under its own name or another ``tag``."""
         back = {slot: name for name, slot in self.of[relation].items()}
         columns = [
-            (F.col(quoted(back[slot])) if slot in back else F.lit(None).cast(spark_type(kind))).alias(slot)
+            (_canonical(back[slot], kind) if slot in back else F.lit(None).cast(spark_type(kind))).alias(slot)
             for slot, kind in self._kinds.items()
         ]
         return df.select(F.col(TIME), F.lit(tag or relation).alias(RELATION), *columns)
@@ -72,3 +74,11 @@ class Slots:
         """Return the rows of a relation, out of their slots."""
         rows = df.where(F.col(RELATION) == (tag or relation))
         return rows.select(F.col(TIME), *(F.col(slot).alias(name) for name, slot in self.of[relation].items()))
+
+
+def _canonical(name: str, kind: pa.DataType) -> Column:
+    """Return a column as rows are compared: -0.0 is 0.0, and all NaN are one."""
+    column = F.col(quoted(name))
+    if kind != pa.float64():
+        return column
+    return F.when(F.isnan(column), F.lit(float("nan"))).otherwise(column + F.lit(0.0))

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 
 import pyarrow as pa
 
+from pyspark_strandline.operators.summary_steps import By
 from strandline.program.plan import Except, Meet, Node, ProgramPlan, Read, RelationPlan, RulePlan, reads
-from strandline.time.domain import Lex, TimeDomain
+from strandline.time.domain import Lex, TimeDomain, timestamp
 
-__all__ = ["NEXT", "TICKS", "Wiring"]
+__all__ = ["NEXT", "ROUND", "TICKS", "Wiring"]
 
 TICKS = "_ticks"
 """A relation without columns: it has a row in each tick that has any."""
 NEXT = "_next"
 """The channel of what is carried to the next tick."""
-_ROUND, _LATER = "_round", "_later_"
+ROUND = "_round"
+"""The channel of what comes round to its own stratum."""
+_LATER = "_later_"
 
 
 class Wiring:
@@ -79,7 +83,7 @@ class Wiring:
     def way(self, name: str, stratum: int) -> str:
         """Return the channel by which a relation's rows come to a stratum."""
         later = stratum - self.relations[name].stratum
-        return f"{_LATER}{later}" if later else _ROUND
+        return f"{_LATER}{later}" if later else ROUND
 
     def tag(self, rule: RulePlan) -> str:
         """Return the tag of a rule's rows: the relation that has them, in this tick or carried to the next."""
@@ -108,22 +112,24 @@ class Wiring:
             for name in waiting:
                 at_once = self.is_read_at_once(name, rule.stratum)
                 kept.add((NEXT if name in self.carried else name) if at_once else self.way(name, rule.stratum))
-        channels = {way for name in self.relations for way in self.ways(name)} | {_ROUND}
+        channels = {way for name in self.relations for way in self.ways(name)} | {ROUND}
         channels |= {NEXT} if self.carried else set()
         channels |= {name for name in self.relations if self.is_outside(name) and name not in self.carried and name != TICKS}
         return sorted(channels - kept)
 
-    def feedback(self, domain: Lex) -> dict[str, tuple[TimeDomain, Mapping[str, int]]]:
+    def feedback(self, domain: Lex) -> dict[str, tuple[TimeDomain, Mapping[str, By]]]:
         """Return the channels of the loop, each with the domain of its times, and by how much these advance.
 
         Args:
             domain: The times inside: ``lex(tick, stratum, iter)``.
         """
-        found: dict[str, tuple[TimeDomain, Mapping[str, int]]] = {}
-        for name in sorted({way for relation in self.relations for way in self.ways(relation)} | {_ROUND}):
+        found: dict[str, tuple[TimeDomain, Mapping[str, By]]] = {}
+        for name in sorted({way for relation in self.relations for way in self.ways(relation)} | {ROUND}):
             later = name.removeprefix(_LATER)
-            found[name] = (domain, {"iter": 1}) if name == _ROUND else (Lex(domain.coordinates[:2]), {"stratum": int(later)})
-        return found | ({NEXT: (domain.coordinates[0][1], {"": self._step})} if self.carried else {})
+            found[name] = (domain, {"iter": 1}) if name == ROUND else (Lex(domain.coordinates[:2]), {"stratum": int(later)})
+        tick = domain.coordinates[0][1]
+        step: By = timedelta(microseconds=self._step) if tick == timestamp else self._step
+        return found | ({NEXT: (tick, {"": step})} if self.carried else {})
 
 
 def _keeps(node: Node, waits: bool = False) -> Iterator[tuple[str, bool]]:

@@ -85,6 +85,11 @@ class ChannelView:
         return self._snapshot.table.path
 
     @property
+    def properties(self) -> dict[str, str]:
+        """The Delta table properties."""
+        return dict(self._snapshot.table.configuration)
+
+    @property
     def storage_options(self) -> dict[str, str] | None:
         """The storage options that were given to deltalake to reach the table."""
         return self._snapshot.table.storage_options

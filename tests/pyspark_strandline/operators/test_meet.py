@@ -113,3 +113,26 @@ def test_what_meets_is_what_the_specification_says(spark: Any, tmp_path: Path, s
         spark.conf.unset("spark.sql.streaming.stateStore.providerClass")
     rows = {name: [row for commit, _ in commits for row in commit] for name, commits in sides.items()}
     assert result(tmp_path) == meet_spec.met(rows["left"], rows[names[-1]], domain, how, within), (domain, how, within)
+
+
+@pytest.mark.drawn
+@pytest.mark.parametrize("how", ["inner", "left_semi", "left_anti"])
+def test_a_batch_without_rows_of_a_side_has_a_plan_without_it(spark: Any, tmp_path: Path, how: Any) -> None:
+    """Columns that are never null, and two sources: Spark then plans a side alone."""
+    commits: dict[str, list[Commit]] = {
+        "left": [([(0, "x", 1)], 1), ([(1, "y", 2)], 3), ([(3, "x", 3)], 4), ([(4, "z", 4)], None)],
+        "right": [([(1, "x", 7)], 2), ([(2, "y", 8)], 3), ([(3, "w", 9)], None)],
+    }
+    for name in commits:
+        schema = pa.schema(
+            [time_field("time", int64), pa.field("k", pa.string(), nullable=False), pa.field("n", pa.int64(), nullable=False)]
+        )
+        Channel.create(tmp_path / name, schema, producers=["p"], at=0)
+    done = dict.fromkeys(commits, 0)
+    for name in ("left", "left", "right", "left", "right", "left", "right"):
+        send(Channel.open(tmp_path / name), commits[name][done[name] : done[name] + 1])
+        done[name] += 1
+        of = {each: spark.readStream.format("strandline").load(str(tmp_path / each)) for each in commits}
+        ran(meet(of["left"], of["right"].withColumnRenamed("n", "m"), "k", how=how), tmp_path)
+    rows = {name: [row for commit, _ in each for row in commit] for name, each in commits.items()}
+    assert result(tmp_path) == meet_spec.met(rows["left"], rows["right"], int64, how, 0)

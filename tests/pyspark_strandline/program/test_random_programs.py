@@ -74,7 +74,7 @@ def held(folder: Path, relation: str) -> dict[int, set[tuple[Any, ...]]]:
 @pytest.mark.drawn
 @pytest.mark.parametrize("seed", range(20))
 def test_a_program_on_spark_holds_what_it_holds_in_one_process(spark: Any, tmp_path: Path, seed: int) -> None:
-    r = random.Random(seed)
+    r, partitions = random.Random(seed), spark.conf.get("spark.sql.shuffle.partitions")
     draft, program, want = drawn(seed)
     inputs = channels(tmp_path, draft)
     buffering = r.choice(["none", "none", "stratum", "tick"])
@@ -82,6 +82,7 @@ def test_a_program_on_spark_holds_what_it_holds_in_one_process(spark: Any, tmp_p
     cut = r.randrange(1, random_programs.LAST + 1)
     for ticks in (range(cut), range(cut, random_programs.LAST + 1)):  # the query starts again in between
         send(r, inputs, draft, ticks)
+        spark.conf.set("spark.sql.shuffle.partitions", r.choice([1, 2, 3]))  # a checkpoint keeps that of its first run
         writer = evaluate(
             spark,
             program,
@@ -91,5 +92,6 @@ def test_a_program_on_spark_holds_what_it_holds_in_one_process(spark: Any, tmp_p
             maxFilesPerTrigger=limit,
         )
         writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start().awaitTermination()
+    spark.conf.set("spark.sql.shuffle.partitions", partitions)
     found = {relation: held(tmp_path, relation) for relation in want}
     assert found == want, f"{program.explain()}\n{buffering}, {limit} files a batch, cut at {cut}\n{draft.facts}"

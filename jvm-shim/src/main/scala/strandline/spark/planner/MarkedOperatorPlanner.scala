@@ -34,7 +34,7 @@ object MarkedOperatorPlanner {
       new BestExec(operator.keys, rows, dedup.stateInfo, None, None, operator.key, order, timed(rows.schema))
     } else if (operator.kind == MarkedOperator.Meet) {
       val rows = guard(operator.exchanged(operator.beforeExchange))
-      val form = MeetForm.of(operator, rows.output)
+      val form = MeetForm.of(operator, rows.output.map(_.withNullability(true)))
       new MeetExec(operator.keys, rows, dedup.stateInfo, None, None, operator.key, form, timed(MeetExec.values(rows.schema)))
     } else {
       // Spark's optimizer may have put projections in between that drop columns of the operator. They move above it.

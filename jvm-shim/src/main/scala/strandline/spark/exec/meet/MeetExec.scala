@@ -60,7 +60,8 @@ final class MeetExec(
 
   /** The work of a task. */
   private final class MeetTask(store: StateStore, times: OpenTimeIndex) {
-    private val columns = output
+    // A batch in which one side has no rows at all has a plan without that side, and so without its nulls. The state has them.
+    private val columns = output.map(_.withNullability(true))
     private val timeInRow = ordinal(key.time, columns)
     private val markInKey = ordinal(key.mark, keyExpressions)
     private val markInRow = ordinal(key.mark, columns)
@@ -76,15 +77,20 @@ final class MeetExec(
         else if (a.exprId == key.mark.exprId) Literal(0L)
         else SparkInternals.normalized(a)
       }, columns :+ slotTime)
+    private val groupOf = UnsafeProjection.create(key.by.map(SparkInternals.normalized(_)), columns)
+    private var last: UnsafeRow = _
     private val hasNullKey = Predicate.create(key.by.map(IsNull(_)).reduceOption[Expression](Or(_, _)).getOrElse(
         Literal.FalseLiteral), columns)
 
     private val (right, pairTime) = (columns.map(_.newInstance()), AttributeReference("pair", key.time.dataType)())
-    private val pairOf = UnsafeProjection.create(columns.map { a =>
+    private val pairOf = UnsafeProjection.create(
+      columns.map { a =>
         if (a.exprId == key.time.exprId) pairTime
         else if (a.exprId == key.mark.exprId) Literal(0L)
-        else if (a.exprId == form.right.column.exprId) right(rightInRow)
-        else a
+        else if (a.exprId == form.right.column.exprId) {
+          // Nobody reads the right side of a row that comes out alone. It is not null, because in such a plan no row's is.
+          if (form.how == MeetKind.Inner) right(rightInRow) else Literal.default(a.dataType)
+        } else a
       }, (columns ++ right) :+ pairTime)
     private val (pair, timed, timeRow) = (new JoinedRow, new JoinedRow, new GenericInternalRow(1))
     private val nothing = new GenericInternalRow(columns.length)
@@ -94,6 +100,11 @@ final class MeetExec(
 
     /** Takes a row in. Returns what comes out. */
     def take(row: UnsafeRow): Iterator[UnsafeRow] = {
+      val group = groupOf(row)
+      if (group != last) {
+        rows.nextKey()
+        last = group.copy()
+      }
       val side = if (row.isNullAt(leftInRow)) form.right else form.left
       val isLeft = side.number == 0
       lazy val time = at.of(row)
@@ -106,7 +117,7 @@ final class MeetExec(
         case MeetKind.Semi => at.slots(side, time, form.left, times.open).flatMap(slot =>
             rows.meetFirst(entryAt(row, slot), form.left)(at.meets(side, time, _, form.left))).map(left =>
             emit(left, nothing, at.together(left, time)))
-        case MeetKind.Distinct => Iterator.single(row)
+        case MeetKind.Distinct => Iterator.single(emit(row, nothing, time))
         case MeetKind.Anti => Iterator.empty
       }
     }
@@ -114,15 +125,16 @@ final class MeetExec(
     /** Returns the left rows of an anti join whose time this batch closes and that have waited in the state. */
     def waited: Iterator[UnsafeRow] =
       if (form.how != MeetKind.Anti) Iterator.empty
-      else times.closing().filter(entry => (entry.key.getLong(markInKey) & 1L) == 0).map(_.value.copy()).filter(row =>
-        isAlone(row, at.of(row)))
+      else times.closing().filter(entry => (entry.key.getLong(markInKey) & 1L) == 0).map(_.value.copy()).map(row =>
+        row -> at.of(
+          row)).filter { case (row, time) => isAlone(row, time) }.map { case (row, time) => emit(row, nothing, time) }
 
     /** Keeps a left row of an anti join until its time is closed. Returns it if that is now, and it is alone. */
     private def wait(row: UnsafeRow, time: Array[Long]): Iterator[UnsafeRow] = {
       val entry = entryAt(row, form.domain.value(time, 0))
       entry.setLong(markInKey, number << 1)
       number += 1
-      if (times.passes(entry)) Iterator.single(row).filter(isAlone(_, time))
+      if (times.passes(entry)) Iterator.single(row).filter(isAlone(_, time)).map(emit(_, nothing, time))
       else {
         times.add(entry, isNew = true)
         store.put(entry, row)
@@ -142,15 +154,19 @@ final class MeetExec(
       met.iterator.filter(_ => isNew).map(emit(row, nothing, _))
     }
 
+    // What makes rows of a side equal: -0.0 is 0.0, and all NaN are one. Two projections, because each has a row of its own.
+    private val contentOf = Seq(form.left, form.right).map { side =>
+      def content = UnsafeProjection.create(Seq(SparkInternals.normalized(side.column)), columns)
+      side -> (content, content)
+    }.toMap
+
     /** Keeps a row. Returns false if it was there already. */
     private def keep(side: MeetSide, row: UnsafeRow, time: Array[Long], isMet: Boolean = false): Boolean = {
       val entry = entryAt(row, at.slot(side, time))
       if (side.isDistinct) {
-        val in = if (side.number == 0) leftInRow else rightInRow
-        val width = side.column.dataType.asInstanceOf[StructType].length
-        val struct = row.getStruct(in, width)
-        rows.appendLeast(entry, side, row, MeetRows.hashOf(struct), found => found.getStruct(in, width) == struct,
-          at.order(_, time), isMet)
+        val (mine, theirs) = contentOf(side)
+        val content = mine(row)
+        rows.appendLeast(entry, side, row, MeetRows.hashOf(content), found => theirs(found) == content, at.order(_, time), isMet)
       } else {
         rows.append(entry, side, row, isMet)
         true
