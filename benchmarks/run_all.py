@@ -51,6 +51,7 @@ RUNS = (
     "sink.py",
     "files.py",
     "loops.py",
+    "strata.py",
     "producers.py",
     "open_channel.py",
     "resumes.py",
