@@ -120,13 +120,13 @@ def test_what_meets_is_what_the_specification_says(spark: Any, tmp_path: Path, s
 def test_a_batch_without_rows_of_a_side_has_a_plan_without_it(spark: Any, tmp_path: Path, how: Any) -> None:
     """Columns that are never null, and two sources: Spark then plans a side alone."""
     commits: dict[str, list[Commit]] = {
-        "left": [([(0, "x", 1)], 1), ([(1, "y", 2)], 3), ([(3, "x", 3)], 4), ([(4, "z", 4)], None)],
+        "left": [([(0, "x", 1), (0, None, 5)], 1), ([(1, "y", 2)], 3), ([(3, "x", 3)], 4), ([(4, "z", 4)], None)],
         "right": [([(1, "x", 7)], 2), ([(2, "y", 8)], 3), ([(3, "w", 9)], None)],
     }
     for name in commits:
-        schema = pa.schema(
-            [time_field("time", int64), pa.field("k", pa.string(), nullable=False), pa.field("n", pa.int64(), nullable=False)]
-        )
+        # On the left a key may be null, and on the right not.
+        key = pa.field("k", pa.string(), nullable=name == "left")
+        schema = pa.schema([time_field("time", int64), key, pa.field("n", pa.int64(), nullable=False)])
         Channel.create(tmp_path / name, schema, producers=["p"], at=0)
     done = dict.fromkeys(commits, 0)
     for name in ("left", "left", "right", "left", "right", "left", "right"):

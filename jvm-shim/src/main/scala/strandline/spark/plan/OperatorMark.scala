@@ -2,7 +2,6 @@ package strandline.spark.plan
 
 import org.apache.spark.sql.catalyst.expressions.Attribute
 import org.apache.spark.sql.catalyst.plans.logical.Deduplicate
-import org.apache.spark.sql.types.StructType
 
 /** Metadata keys of the marking column by which a query requests an operator of Strandline (docs/protocol.md). */
 private[spark] object OperatorMark {
@@ -19,8 +18,9 @@ private[spark] object OperatorMark {
   /** For `meet`: how the rows of two sides meet, as JSON. */
   val Meet = "strandline.meet"
 
-  /** The columns beside the key that an operator needs, also if nobody selects them above it: the sides of a meet. */
-  def neededBy(dedup: Deduplicate): Seq[Attribute] =
-    if (!dedup.keys.exists(_.metadata.contains(Meet))) Nil
-    else dedup.output.filter(a => a.dataType.isInstanceOf[StructType] && !dedup.keys.exists(_.exprId == a.exprId))
+  /**
+   * The columns that an operator needs, also if nobody selects them above it: all of those of a meet. What its state has may be
+   * null where no row of a batch's own plan is.
+   */
+  def neededBy(dedup: Deduplicate): Seq[Attribute] = if (dedup.keys.exists(_.metadata.contains(Meet))) dedup.output else Nil
 }

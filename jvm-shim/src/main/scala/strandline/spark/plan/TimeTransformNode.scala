@@ -18,12 +18,15 @@ import strandline.spark.time.{Summary, TimeColumn}
  *
  * `allowsFilterPushdown`: whether the optimizer may push a filter through it ([[PushThroughTimeTransform]]). `onlyInputs`:
  * whether it only says which inputs of a source the times come by. `needed`: columns that the operator below needs, also if
- * nobody above does.
+ * nobody above does; any of its columns may be null then.
  */
 final case class TimeTransformNode(times: Seq[Attribute], summaries: Seq[Option[Summary]], child: LogicalPlan,
     allowsFilterPushdown: Boolean = false, onlyInputs: Boolean = false, needed: Seq[Attribute] = Nil)
     extends UnaryNode {
-  override val output: Seq[Attribute] = TimeTransformNode.retag(child.output, times, summaries)
+  override val output: Seq[Attribute] = {
+    val retagged = TimeTransformNode.retag(child.output, times, summaries)
+    if (needed.isEmpty) retagged else retagged.map(_.withNullability(true))
+  }
 
   // It needs no times itself. The optimizer must be able to prune unused times, because some of Spark's operators accept only
   // one.

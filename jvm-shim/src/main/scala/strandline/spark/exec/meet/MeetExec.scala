@@ -35,6 +35,9 @@ final class MeetExec(
     extends MarkedOperatorExec(keyExpressions, child, stateInfo, eventTimeWatermarkForLateEvents, eventTimeWatermarkForEviction,
       key, state) {
 
+  // A batch in which one side has no rows at all has a plan without that side, and so without its nulls. The state has them.
+  override def output: Seq[Attribute] = child.output.map(_.withNullability(true))
+
   override def shortName: String = MarkedOperator.Meet
 
   override protected def label: String = s"StrandlineMeet $form"
@@ -60,8 +63,7 @@ final class MeetExec(
 
   /** The work of a task. */
   private final class MeetTask(store: StateStore, times: OpenTimeIndex) {
-    // A batch in which one side has no rows at all has a plan without that side, and so without its nulls. The state has them.
-    private val columns = output.map(_.withNullability(true))
+    private val columns = output
     private val timeInRow = ordinal(key.time, columns)
     private val markInKey = ordinal(key.mark, keyExpressions)
     private val markInRow = ordinal(key.mark, columns)
