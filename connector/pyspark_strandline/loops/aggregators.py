@@ -42,7 +42,7 @@ class Aggregator(NamedTuple):
 
 
 def aggregators_of(given: Mapping[str, str]) -> dict[str, Aggregator]:
-    """Return a program's aggregators.
+    """Return a program's aggregators. It needs a session, which reads the types.
 
     Args:
         given: For each name the function and the type, such as ``sum double``.
@@ -50,8 +50,7 @@ def aggregators_of(given: Mapping[str, str]) -> dict[str, Aggregator]:
     Raises:
         StrandlineError: ``STRANDLINE_OPTION_INVALID`` for another function, or a type of which there is no such value.
 
-    >>> aggregators_of({"change": "max double"})
-    {'change': Aggregator(function='max', kind=DoubleType())}
+    ``aggregators_of({"change": "max double"})`` is ``{"change": Aggregator("max", DoubleType())}``.
     """
     found = {}
     for name, text in given.items():

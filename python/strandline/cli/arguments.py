@@ -26,7 +26,8 @@ DECLINED = 4
 def storage_of(options: list[str] | None) -> dict[str, str] | None:
     """Return storage options from their texts. Commands that are printed from now on repeat them, but for secrets.
 
-    >>> storage_of(["AWS_REGION=eu-west-1", "token=a=b"])
+    >>> from contextvars import copy_context
+    >>> copy_context().run(storage_of, ["AWS_REGION=eu-west-1", "token=a=b"])
     {'AWS_REGION': 'eu-west-1', 'token': 'a=b'}
     """
     found = {}

@@ -36,7 +36,7 @@ class NewestAside:
         """Return what a state says; ``None`` if no row was set aside, or an older version of Strandline wrote the state.
 
         >>> NewestAside.of(PartitionState().changed(aside=9, aside_rows=3, aside_why=2, aside_at=0))
-        NewestAside(rows=3, reason='unparsable time', at_ms=0, only_since_ms=None)
+        NewestAside(rows=3, reason='unparsable time', at_ms=0, only_since_ms=None, rejoin='')
         """
         if state.aside_rows is None or state.aside_at is None:
             return None

@@ -59,7 +59,7 @@ class ManifestState(Record):
         >>> from strandline.time.domain import int64
         >>> once = ManifestState().cancelling(int64, {3: 2})
         >>> once.cancelling(int64, {3: 2}) == once, once.to_json()
-        (True, {'came': [[3, 2]], 'cancelled': [[3, 2]]})
+        (True, {'came': [(3, 2)], 'cancelled': [(3, 2)]})
         """
         came = {domain.from_json(time): rows for time, rows in self.came or ()}
         known = self.cancelled_at(domain)
