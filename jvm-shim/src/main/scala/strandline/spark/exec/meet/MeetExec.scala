@@ -89,10 +89,8 @@ final class MeetExec(
       columns.map { a =>
         if (a.exprId == key.time.exprId) pairTime
         else if (a.exprId == key.mark.exprId) Literal(0L)
-        else if (a.exprId == form.right.column.exprId) {
-          // Nobody reads the right side of a row that comes out alone. It is not null, because in such a plan no row's is.
-          if (form.how == MeetKind.Inner) right(rightInRow) else Literal.default(a.dataType)
-        } else a
+        else if (a.exprId == form.right.column.exprId) right(rightInRow)
+        else a
       }, (columns ++ right) :+ pairTime)
     private val (pair, timed, timeRow) = (new JoinedRow, new JoinedRow, new GenericInternalRow(1))
     private val nothing = new GenericInternalRow(columns.length)
@@ -127,9 +125,10 @@ final class MeetExec(
     /** Returns the left rows of an anti join whose time this batch closes and that have waited in the state. */
     def waited: Iterator[UnsafeRow] =
       if (form.how != MeetKind.Anti) Iterator.empty
-      else times.closing().filter(entry => (entry.key.getLong(markInKey) & 1L) == 0).map(_.value.copy()).map(row =>
-        row -> at.of(
-          row)).filter { case (row, time) => isAlone(row, time) }.map { case (row, time) => emit(row, nothing, time) }
+      else {
+        val rows = times.closing().filter(entry => (entry.key.getLong(markInKey) & 1L) == 0).map(_.value.copy())
+        rows.filter(row => isAlone(row, at.of(row))).map(row => emit(row, nothing, at.of(row)))
+      }
 
     /** Keeps a left row of an anti join until its time is closed. Returns it if that is now, and it is alone. */
     private def wait(row: UnsafeRow, time: Array[Long]): Iterator[UnsafeRow] = {
