@@ -136,3 +136,18 @@ def test_a_batch_without_rows_of_a_side_has_a_plan_without_it(spark: Any, tmp_pa
         ran(meet(of["left"], of["right"].withColumnRenamed("n", "m"), "k", how=how), tmp_path)
     rows = {name: [row for commit, _ in each for row in commit] for name, each in commits.items()}
     assert result(tmp_path) == meet_spec.met(rows["left"], rows["right"], int64, how, 0)
+
+
+@pytest.mark.drawn
+def test_a_row_that_waits_sees_the_partner_of_the_batch_that_closes_its_tick(spark: Any, tmp_path: Path) -> None:
+    """The partner's tick begins and ends in that batch, and rows of other keys come after it."""
+    for name in ("left", "right"):
+        channel(tmp_path / name, LEX, (0, 0))
+    rows = [((0, 1), key, number) for number, key in enumerate("abcdefgh")]
+    partners = [((0, 0), key, 0) for key in "abcdefg"]
+    for commits in ({"left": [(rows, (0, 0))]}, {"left": [([], None)], "right": [(partners, None)]}):
+        for name, some in commits.items():
+            send(Channel.open(tmp_path / name), some)  # type: ignore[arg-type]
+        streams = read_channels(spark, {name: tmp_path / name for name in ("left", "right")})
+        ran(meet(streams["left"], streams["right"].withColumnRenamed("n", "m"), "k", how="left_anti", within="tick"), tmp_path)
+    assert result(tmp_path) == meet_spec.met(rows, partners, LEX, "left_anti", 1) == Counter([((0, 1), "h", 7)])

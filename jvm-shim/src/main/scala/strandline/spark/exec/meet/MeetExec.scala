@@ -100,11 +100,8 @@ final class MeetExec(
 
     /** Takes a row in. Returns what comes out. */
     def take(row: UnsafeRow): Iterator[UnsafeRow] = {
-      val group = groupOf(row)
-      if (group != last) {
-        rows.nextKey()
-        last = group.copy()
-      }
+      // Rows of an anti join that have waited in the state are looked at after those of all keys.
+      if (form.how != MeetKind.Anti) beginKey(groupOf(row))
       val side = if (row.isNullAt(leftInRow)) form.right else form.left
       val isLeft = side.number == 0
       lazy val time = at.of(row)
@@ -120,6 +117,11 @@ final class MeetExec(
         case MeetKind.Distinct => Iterator.single(emit(row, nothing, time))
         case MeetKind.Anti => Iterator.empty
       }
+    }
+
+    private def beginKey(group: UnsafeRow): Unit = if (group != last) {
+      rows.nextKey()
+      last = group.copy()
     }
 
     /** Returns the left rows of an anti join whose time this batch closes and that have waited in the state. */

@@ -13,8 +13,8 @@ import strandline.spark.state.OpenTimeIndex
  * a list has the number of its side, 0 or 1. A row has a number whose last bit is the side's. The mark of a value leads to the
  * next row of the list: its number, doubled, and 1 more for a row that is marked as met. At the end it is the head's.
  *
- * Of a slot that the batch both opens and closes, the rows of a key are in memory as long as there is room, and never reach the
- * store. The rows of a batch come key by key.
+ * Of a slot that the batch both opens and closes, rows are in memory as long as there is room, and never reach the store. Where
+ * the rows of a batch come key by key, and nobody looks back, [[nextKey]] makes room.
  */
 private[meet] final class MeetRows(
     store: StateStore,
@@ -26,7 +26,7 @@ private[meet] final class MeetRows(
   private val passing = mutable.HashMap.empty[UnsafeRow, UnsafeRow]
   private var room = MeetRows.MostBytes
 
-  /** Forgets the rows in memory, because those of another key come. */
+  /** Forgets the rows in memory: those of another key come, and nobody asks for these any more. */
   def nextKey(): Unit = if (passing.nonEmpty) {
     passing.clear()
     room = MeetRows.MostBytes
@@ -131,7 +131,7 @@ private[meet] final class MeetRows(
 
 private[meet] object MeetRows {
 
-  /** How much a task keeps in memory of the rows of a key that its batch opens and closes. */
+  /** How much a task keeps in memory of what its batch opens and closes. */
   private val MostBytes = 32L << 20
 
   // Two rows, their arrays, and an entry of the map.
