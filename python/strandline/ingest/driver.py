@@ -322,8 +322,10 @@ class Ingest:
 
     def _log_idle(self, channel: Channel, query: str) -> None:
         """Log, once a start, that the policy's ``idle()`` has no effect."""
+        if self._told_idle:
+            return
         clock = RegistrarState.of(channel.progress).entry(query).clock
-        if clock is not None and clock.certain is False and not self._told_idle:
+        if clock is not None and clock.certain is False:
             self._told_idle = True
             wall = any(policy.counts_wall for _, policy in self.policy.by_pattern())
             _log.warning("%s: %s", self.settings.path, idle_problem(wall=wall))

@@ -21,9 +21,9 @@ from strandline.json_value import JsonObject
 from strandline.shell_words import command
 from strandline.time.antichain import Antichain
 
-__all__ = ["joins_at", "owner_id", "rejoin_partitions", "ways_back", "with_way_back"]
+__all__ = ["joins_at", "owner_id", "rejoin_commands", "rejoin_partitions", "ways_back", "with_way_back"]
 
-_MOST_WAYS_BACK = 20
+_MOST = 20
 """For so many partitions of a batch it is looked whether they may join again."""
 
 
@@ -87,40 +87,44 @@ def rejoin_partitions(path: str, names: Iterable[str], storage: Mapping[str, str
 
 def with_way_back(newest: NewestAside, progress: Progress, path: str, name: str) -> NewestAside:
     """Return what is known of a partition's rows, with the command by which it may join again, if there is one."""
-    if not newest.only_late or not _may_rejoin(progress, name):
-        return newest
-    return replace(newest, rejoin=command("rejoin", path, name))
+    way = rejoin_commands(progress, path, [name]).get(name) if newest.only_late else None
+    return newest if way is None else replace(newest, rejoin=way)
+
+
+def rejoin_commands(progress: Progress, path: str, names: Iterable[str]) -> dict[str, str]:
+    """Return the commands by which partitions may join their ingests again, for those that :func:`rejoin_partitions` lets join.
+
+    They are looked at together, so that very many partitions are read once: those that may join together may also join alone.
+    """
+    partitions, entries = progress.producers_but(*own_names(progress)), RegistrarState.of(progress).entries
+    asked: dict[str, PartitionState] = {}
+    for name in names:
+        if name in partitions and owner_id(partitions[name]) in entries:
+            state = PartitionState.of(name, partitions[name].state)
+            if state.idle is None or not state.idle.rejoins:
+                asked[name] = state
+    if not asked:
+        return {}
+    led = {owner_id(state) for name, state in partitions.items() if name not in asked}
+    # Without others of their ingest, each joins where the rest of these are.
+    groups = [[name for name in asked if owner_id(partitions[name]) in led]]
+    groups += [[name] for name in asked if owner_id(partitions[name]) not in led]
+    found = {}
+    for group in filter(None, groups):
+        joins = _joins_at(progress, partitions, group, _standing_in(progress, partitions, group))
+        for name in group:
+            with suppress(IngestError):
+                _check_ahead(progress, "", name, asked[name], joins[name])
+                found[name] = command("rejoin", path, name)
+    return found
 
 
 def ways_back(progress: Progress, path: str, names: Iterable[str]) -> tuple[dict[str, str], list[str]]:
     """Return for partitions with late rows the commands by which they may join again, and which are not waited for."""
-    rejoin, idle = {}, []
-    for name in islice(names, _MOST_WAYS_BACK):
-        known = progress.get(name)
-        if known is None:
-            continue
-        state = PartitionState.of(name, known.state)
-        newest = NewestAside.of(state)
-        if newest is not None and (way := with_way_back(newest, progress, path, name).rejoin):
-            rejoin[name] = way
-        elif state.idle is not None:
-            idle.append(name)
-    return rejoin, idle
-
-
-def _may_rejoin(progress: Progress, name: str) -> bool:
-    """Return whether :func:`rejoin_partitions` lets a partition join where the others of its ingest are."""
-    partitions = progress.producers_but(*own_names(progress))
-    if name not in partitions or owner_id(partitions[name]) not in RegistrarState.of(progress).entries:
-        return False
-    state = PartitionState.of(name, partitions[name].state)
-    if state.idle is not None and state.idle.rejoins:
-        return False
-    with suppress(IngestError):
-        joins = _joins_at(progress, partitions, [name], _standing_in(progress, partitions, [name]))
-        _check_ahead(progress, "", name, state, joins[name])
-        return True
-    return False
+    states = {name: PartitionState.of(name, known.state) for name in islice(names, _MOST) if (known := progress.get(name))}
+    only_late = [name for name, state in states.items() if (newest := NewestAside.of(state)) is not None and newest.only_late]
+    rejoin = rejoin_commands(progress, path, only_late)
+    return rejoin, [name for name, state in states.items() if name not in rejoin and state.idle is not None]
 
 
 def joins_at(progress: Progress, names: Collection[str]) -> dict[str, Antichain]:

@@ -13,7 +13,7 @@ from strandline.ingest.late.late_table import check_storage, is_published, pendi
 from strandline.ingest.late.lateness import MOVES_NOTHING
 from strandline.ingest.late.newest_aside import NewestAside, shown_ms
 from strandline.ingest.names import OWN_PREFIX, PARKED
-from strandline.ingest.rejoin import joins_at, with_way_back
+from strandline.ingest.rejoin import joins_at, rejoin_commands
 from strandline.ingest.state.parked_state import ParkedState
 from strandline.ingest.state.partition_state import states_of_partitions
 from strandline.ingest.state.query_entry import QueryEntry
@@ -239,11 +239,9 @@ def status_of(channel: Channel) -> Status:
                 NewestAside.of(state),
             )
         )
-    only_late = [n for n, p in enumerate(partitions) if (newest := p.newest_aside) is not None and newest.only_late]
-    for at in only_late[:_MOST_WAYS_BACK]:
-        if (newest := partitions[at].newest_aside) is not None:
-            way = with_way_back(newest, channel.progress, channel.path, partitions[at].name)
-            partitions[at] = replace(partitions[at], newest_aside=way)
+    only_late = [p.name for p in partitions if p.newest_aside is not None and p.newest_aside.only_late]
+    ways = rejoin_commands(channel.progress, channel.path, only_late[:_MOST_WAYS_BACK])
+    partitions = [_with_way_back(partition, ways.get(partition.name)) for partition in partitions] if ways else partitions
     entries = RegistrarState.of(channel.progress).entries.values()
     unpublished, unreadable = _unpublished(channel)
     parked = [ParkedState.of(name, known) for name, known in channel.producers.items() if name.startswith(PARKED)]
@@ -272,6 +270,11 @@ def aside_by_reason(entries: Iterable[QueryEntry]) -> dict[str, int]:
         for reason, rows in (entry.aside_by or {}).items():
             by[reason] = by.get(reason, 0) + rows
     return by
+
+
+def _with_way_back(partition: PartitionStatus, way: str | None) -> PartitionStatus:
+    newest = partition.newest_aside
+    return partition if way is None or newest is None else replace(partition, newest_aside=replace(newest, rejoin=way))
 
 
 def only_aside_of(progress: Progress, query: str) -> int:
