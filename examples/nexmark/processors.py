@@ -1,4 +1,4 @@
-"""The parts of queries that no operator of Spark can do exactly: joins that never close, and auctions that close when they say.
+"""The parts of queries that no operator can do exactly: auctions that close when they say.
 
 Each is a ``Processor``: it has a state for each key, gets the rows, and is notified when a time is complete. Rows of two streams
 come united. Times are microseconds since 1970.
@@ -6,49 +6,13 @@ come united. Times are microseconds since 1970.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 
 from pyspark_strandline import Processor
 
-__all__ = ["AverageByCategory", "Joined", "LastTen", "WinningBid"]
-
-
-class Joined(Processor):
-    """Joins the one row of a key that has no ``many`` with all rows of the key that have it. It keeps the one for ever.
-
-    A result has the later of the two times. So it is complete when no pair with that time can come any more, as in a join of
-    timely dataflow, and it does not matter which row comes first. If the column ``one`` is null in the one row, the key has no
-    results.
-    """
-
-    def __init__(self, many: DataFrame, one: DataFrame) -> None:
-        of_one, of_many = one.schema["one"].dataType, many.schema["many"].dataType
-        waiting = StructType([StructField("time", LongType()), StructField("row", of_many)])
-        fields = [StructField("time", LongType()), StructField("one", of_one), StructField("waiting", ArrayType(waiting))]
-        self.schema = StructType([StructField("one", of_one), StructField("many", of_many)])
-        self.state_schema = StructType(fields)
-
-    def on_rows(self, time: Any, rows: pa.Table) -> None:
-        """Emit each pair when both of its rows are there."""
-        state = self.state or {"time": None, "one": None, "waiting": []}
-        for row in rows.select(["one", "many"]).to_pylist():
-            if row["many"] is None:
-                state = {**state, "time": time, "one": row["one"]}
-            elif state["time"] is None or state["one"] is not None:
-                state["waiting"].append({"time": time, "row": row["many"]})
-        if state["time"] is not None:
-            pairs = defaultdict(list)
-            for each in state["waiting"] if state["one"] is not None else []:
-                pairs[max(state["time"], each["time"])].append({"one": state["one"], "many": each["row"]})
-            for at, found in pairs.items():
-                self.emit(at, found)
-            state["waiting"] = []
-        self.state = state
+__all__ = ["AverageByCategory", "LastTen", "WinningBid"]
 
 
 _NO_AUCTION: dict[str, Any] = dict.fromkeys(("begins", "expires", "seller", "category", "price"))

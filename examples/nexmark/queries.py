@@ -10,12 +10,12 @@ import inspect
 from collections.abc import Callable
 
 from pyspark import cloudpickle
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from nexmark import processors
-from nexmark.processors import AverageByCategory, Joined, LastTen, WinningBid
-from pyspark_strandline import process
+from nexmark.processors import AverageByCategory, LastTen, WinningBid
+from pyspark_strandline import meet, process
 
 __all__ = ["QUERIES", "inputs_of"]
 
@@ -42,11 +42,9 @@ def q3(auction: DataFrame, person: DataFrame) -> DataFrame:
 
     The join has no bound of time. It never closes, and keeps all sellers and all auctions.
     """
-    auctions = auction.where("category = 10").select("dateTime", F.col("seller").alias("key"), F.struct("id").alias("many"))
-    suggested = F.when(F.col("state").isin("OR", "ID", "CA"), F.struct("name", "city", "state"))
-    persons = person.select("dateTime", F.col("id").alias("key"), suggested.alias("one"))
-    joined = process(auctions.unionByName(persons, allowMissingColumns=True), Joined(auctions, persons), key="key")
-    return joined.select("one.*", "many.id", "dateTime")
+    auctions = auction.where("category = 10").select("dateTime", "seller", "id")
+    persons = person.where("state IN ('OR', 'ID', 'CA')").select("dateTime", F.col("id").alias("person"), "name", "city", "state")
+    return meet(auctions, persons, on={"seller": "person"}).select("name", "city", "state", "id", "dateTime")
 
 
 def q4(auction: DataFrame, bid: DataFrame) -> DataFrame:
@@ -104,14 +102,20 @@ def q12(landed: DataFrame) -> DataFrame:
 
 def q20(auction: DataFrame, bid: DataFrame) -> DataFrame:
     """Expand each bid of one category with its auction. The join never closes, as that of q3."""
-    renamed = [F.col("dateTime").alias("bid_dateTime"), F.col("extra").alias("bid_extra")]
-    of_bid = F.struct("bidder", "price", "channel", "url", *renamed)
-    bids = bid.select("dateTime", F.col("auction").alias("key"), of_bid.alias("many"))
-    columns = ("itemName", "description", "initialBid", "reserve", "expires", "seller", "category")
-    of_auction = F.struct(*columns, F.col("dateTime").alias("auction_dateTime"), F.col("extra").alias("auction_extra"))
-    auctions = auction.select("dateTime", F.col("id").alias("key"), F.when(F.col("category") == 10, of_auction).alias("one"))
-    joined = process(bids.unionByName(auctions, allowMissingColumns=True), Joined(bids, auctions), key="key")
-    return joined.select(F.col("key").alias("auction"), "many.*", "one.*", "dateTime")
+    of_bid = ("auction", "bidder", "price", "channel", "url")
+    bids = bid.select("dateTime", *of_bid, _value("dateTime", "bid_dateTime"), F.col("extra").alias("bid_extra"))
+    of_auction = ("itemName", "description", "initialBid", "reserve", "expires", "seller", "category")
+    auctions = auction.where("category = 10").select(
+        "dateTime", "id", *of_auction, _value("dateTime", "auction_dateTime"), F.col("extra").alias("auction_extra")
+    )
+    joined = meet(bids, auctions, on={"auction": "id"})
+    of_both = (*of_bid, "bid_dateTime", "bid_extra", *of_auction, "auction_dateTime", "auction_extra")
+    return joined.select(*of_both, "dateTime")
+
+
+def _value(time: str, name: str) -> Column:
+    """Return a time as a value like any other: it has no frontier."""
+    return F.timestamp_micros(F.unix_micros(time)).alias(name)
 
 
 def _winning(auction: DataFrame, bid: DataFrame) -> DataFrame:
