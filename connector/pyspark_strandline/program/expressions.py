@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
 
 from pyspark_strandline.schema import quoted
-from strandline.program.expression import Binary, Call, Column, Expression, IsNull, Literal, Not
+from strandline.program.expression import OPERATORS, Binary, Call, Column, Expression, IsNull, Literal, Not
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -20,19 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["column_of", "spark_type"]
 
-_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "and": operator.and_,
-    "or": operator.or_,
-}
+_LOGIC: dict[str, Callable[[Any, Any], Any]] = {"and": operator.and_, "or": operator.or_}
 _FUNCTIONS: dict[str, Callable[..., Any]] = {"abs": F.abs, "least": F.least, "greatest": F.greatest, "coalesce": F.coalesce}
 
 
@@ -61,7 +49,7 @@ def column_of(expression: Expression, schema: pa.Schema) -> SparkColumn:
         return called.cast(kind)
     if isinstance(expression, Binary):
         left, right = column_of(expression.left, schema), column_of(expression.right, schema)
-        result: SparkColumn = _OPERATORS[expression.op](left, right)
+        result: SparkColumn = (OPERATORS | _LOGIC)[expression.op](left, right)
         return result
     raise TypeError(expression)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +18,7 @@ __all__ = [
     "ARITHMETIC",
     "COMPARISONS",
     "LOGIC",
+    "OPERATORS",
     "Binary",
     "Call",
     "Column",
@@ -31,6 +34,18 @@ __all__ = [
     "lit",
 ]
 
+OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+"""Arithmetic and comparisons, as Python has them. Spark's columns take the same operators."""
 ARITHMETIC = ("+", "-", "*")
 COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 LOGIC = ("and", "or")

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +15,8 @@ from pyspark import cloudpickle
 from pyspark.sql import functions as F
 
 import loop_plans
-from forked_runners import forking_python
 from helpers import ROOT, contents, settings
+from killed import run_killed
 from loop_lake import all_rows, channel_of, finish, make_lake
 from loop_plans import FLAT, LoopPlan, create, results, send, start
 from pyspark_strandline import (
@@ -305,25 +301,11 @@ def check_kills(folder: Path, seed: int, kills: int) -> None:
         at = send(folder, phase, at)
     command = [sys.executable, str(ROOT / "tests" / "support" / "loop_query.py"), str(folder), str(seed)]
     logs = [folder / name / "_delta_log" for name in ("seen", *plan.ways)]
-    environment = {**os.environ, "PYSPARK_PYTHON": forking_python()}
 
     def commits() -> int:
         return sum(len(list(log.glob("*.json"))) for log in logs if log.exists())
 
-    for _ in range(kills):
-        until, log = commits() + draw.randint(1, 4), folder / "log"
-        with log.open("wb") as out:
-            query = subprocess.Popen(command, stdout=out, stderr=out, env=environment, start_new_session=True)
-        while query.poll() is None and commits() < until:
-            time.sleep(0.005)
-        time.sleep(draw.random() * 0.1)
-        if query.poll() is not None:
-            assert query.returncode == 0, log.read_text()[-4000:]
-            break
-        os.killpg(query.pid, signal.SIGKILL)
-        query.wait()
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600, env=environment)
-    assert done.returncode == 0, done.stderr[-4000:]
+    run_killed(command, folder / "log", commits, draw, kills=kills, most=4)
     frontier = Channel.open(folder / "seen").frontier
     assert frontier == Antichain(plan.domain, [Entry(int64, plan.domain).time(at)])
     assert results(folder) == plan.seen(frontier)

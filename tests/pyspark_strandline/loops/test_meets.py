@@ -14,15 +14,16 @@ from pyspark.sql import functions as F
 
 from helpers import contents
 from loop_lake import channel_of, finish
-from pyspark_strandline import iterate, meet, read_loop
+from pyspark_strandline import hold, iterate, meet, project, read_loop
 from pyspark_strandline.operators.meet import met
 from strandline.channel import Channel
 from strandline.errors import StrandlineError
 from strandline.time.arrow import time_field
-from strandline.time.domain import product
+from strandline.time.domain import lex, product
 
 pytestmark = pytest.mark.spark
 BODY = "STRANDLINE_LOOP_BODY_UNSUPPORTED"
+TICKS = lex(tick="int64", iter="int64")
 
 
 def edges_of(path: Path, seed: int, nodes: int = 8, edges: int = 12) -> tuple[Channel, dict[int, set[tuple[int, int]]]]:
@@ -146,3 +147,30 @@ def test_a_row_of_an_earlier_time_that_comes_later_passes_again(spark: Any, tmp_
     times = sorted(row[0] for row in contents(tmp_path / "out"))
     assert times[0] == 0, "the pair of tick 0"
     assert 2 not in times, "rows that are there already"
+
+
+@pytest.mark.parametrize("what", ["hold", "an aggregation", "a difference", "a moved time"])
+def test_a_promise_that_no_operator_keeps_rows_is_proved_or_refused(spark: Any, tmp_path: Path, what: str) -> None:
+    """The source counts the times of such channels for one batch only."""
+    edges_of(tmp_path / "edges", 0)
+    schema = pa.schema([time_field("time", TICKS), ("a", pa.int64()), ("b", pa.int64())])
+    Channel.create(tmp_path / "back", schema, producers=["loop"])
+    channels = {"edges": tmp_path / "edges", "back": tmp_path / "back"}
+    passing = '["edges"]' if what == "a moved time" else '["back"]'
+    loop = read_loop(spark, channels, feedback={"back": {"iter": 1}}, domain=TICKS, passing=passing)
+    edges, back = loop["edges"], loop["back"]
+    if what == "hold":
+        rows = edges.union(hold(back))
+    elif what == "an aggregation":
+        rows = edges.union(back.groupBy("time", "a").agg(F.max("b").alias("b")))
+    elif what == "a difference":
+        rows = met(edges, back.select("time", "a"), "a", how="left_anti", within=1, keep=("within", "within"))
+    else:
+        moved = project(back.select("*", F.col("time").alias("outer")), "tick", column="outer").groupBy("outer", "a").count()
+        rows = edges.union(back.where("a > 100"))
+        counted = moved.select("outer", "a", "count")
+    outputs = {"back": rows.where("a < 0")}
+    if what == "a moved time":
+        outputs["counted"] = (counted, tmp_path / "counted")  # type: ignore[assignment]
+    with pytest.raises(StreamingQueryException, match=r"STRANDLINE_LOOP_UNSUPPORTED.*promise that no operator does"):
+        finish(loop.write(outputs), tmp_path / "checkpoint")

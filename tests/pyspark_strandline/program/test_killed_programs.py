@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import program_query
-from forked_runners import forking_python
 from helpers import ROOT
+from killed import run_killed
 from strandline.channel import Channel
 
 pytestmark = pytest.mark.spark
@@ -42,28 +38,16 @@ def check_kills(folder: Path, seed: int, kills: int) -> None:
     program_query.send(folder, given)
     want = program_query.program().run(given)
     command = [sys.executable, str(ROOT / "tests" / "support" / "program_query.py"), str(folder), str(seed)]
-    environment = {**os.environ, "PYSPARK_PYTHON": forking_python()}
 
     def commits() -> int:
         return len(list((folder / "out").glob("*/_delta_log/*.json")))
 
-    for _ in range(kills):
-        until, log = commits() + draw.randint(1, 12), folder / "log"
-        with log.open("wb") as out:
-            query = subprocess.Popen(command, stdout=out, stderr=out, env=environment, start_new_session=True)
-        while query.poll() is None and commits() < until:
-            time.sleep(0.005)
-        time.sleep(draw.random() * 0.2)
-        if query.poll() is not None:
-            assert query.returncode == 0, log.read_text()[-4000:]
-            break
-        os.killpg(query.pid, signal.SIGKILL)
-        query.wait()
+    def check() -> None:
         for name in RESULTS:  # what is complete is complete: nothing came early
             for tick, rows in held(folder, name).items():
                 assert rows == want[name].get(tick, set()), (name, tick)
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900, env=environment)
-    assert done.returncode == 0, done.stderr[-4000:]
+
+    run_killed(command, folder / "log", commits, draw, kills=kills, most=12, check=check)
     for name in RESULTS:
         assert not Channel.open(folder / "out" / name).frontier
         assert held(folder, name) == want[name], name

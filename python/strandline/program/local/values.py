@@ -10,24 +10,12 @@ from typing import Any
 import pyarrow as pa
 
 from strandline.program import errors
-from strandline.program.expression import ARITHMETIC, LOGIC, Binary, Call, Column, Expression, IsNull, Literal, Not
+from strandline.program.expression import ARITHMETIC, LOGIC, OPERATORS, Binary, Call, Column, Expression, IsNull, Literal, Not
 from strandline.program.schema import FLOAT, INT, INT_RANGE, Row, canonical_float, value_of
 
 __all__ = ["aggregate", "order_key", "row_key", "values_of"]
 
 Value = Callable[[Row], Any]
-
-_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 
 
 def order_key(value: Any) -> tuple[Any, ...]:
@@ -83,7 +71,7 @@ def values_of(expression: Expression, schema: pa.Schema, place: str) -> Value:
         if FLOAT in kinds:
             left, right = _as_float(left), _as_float(right)
         if expression.op not in ARITHMETIC:
-            return _comparison(_OPERATORS[expression.op], left, right)
+            return _comparison(OPERATORS[expression.op], left, right)
         return _arithmetic(expression, left, right, place)
     raise TypeError(expression)
 
@@ -114,7 +102,7 @@ def _comparison(op: Callable[[Any, Any], bool], left: Value, right: Value) -> Va
 
 
 def _arithmetic(expression: Binary, left: Value, right: Value, place: str) -> Value:
-    op = _OPERATORS[expression.op]
+    op = OPERATORS[expression.op]
 
     def value(row: Row) -> Any:
         first, second = left(row), right(row)

@@ -109,13 +109,10 @@ private[spark] object LoopRule {
     case _ => true
   }
 
-  /** The channels whose columns a plan takes out of the source's rows. */
+  /** The channels whose columns a plan takes out of the source's rows, or passes on as they are. */
   private def branchesOf(plan: LogicalPlan, columns: Map[ExprId, String]): Seq[String] = {
-    val taken = plan.collect { case node =>
-      node.expressions.flatMap(_.collect { case GetStructField(a: Attribute, _, _) => columns.get(a.exprId) }.flatten)
-    }.flatten.distinct
-    // A leaf whose columns nobody takes may have rows of all channels.
-    if (taken.isEmpty) columns.values.toSeq else taken
+    val taken = plan.collect { case node if node.children.nonEmpty => node.expressions.flatMap(_.references) }.flatten
+    (taken ++ plan.output).flatMap(a => columns.get(a.exprId)).distinct
   }
 
   /** Whether the alias has the tag of a time that does not follow from its child. */
